@@ -1,0 +1,56 @@
+# Each target is described by the text after its "##"; `make` prints them.
+
+PYTHON ?= python3
+EXTRAS := offline,faiss,report,dev,docs
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+# Nothing below downloads a model or a dataset; tokenizers use all cores and never fork.
+OFFLINE := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true
+# Two test processes of one thread each: more threads than cores make both slower.
+PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test test-slow check format bench docs clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make .venv and install the project in it, with the versions of constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+demo: install ## Train and compare on a small built-in dataset, on the CPU, into runs/demo
+	$(OFFLINE) $(BIN)/unstale demo --output runs/demo
+
+test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
+	$(PYTEST) -n 2 --dist loadfile $(ARGS)
+
+test-slow: install ## Run only the tests that take minutes
+	$(PYTEST) -m slow $(ARGS)
+
+check: install ## Lint, check the format, the types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## Run every script in benchmarks/
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(OFFLINE) $(BIN)/python $$script; \
+	done
+
+docs: install ## Build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+clean: ## Delete caches and built files; .venv and runs stay
+	rm -rf site dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

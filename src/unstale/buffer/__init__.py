@@ -1,0 +1,1 @@
+"""Vector to cached vector: the buffer B of stale target embeddings."""

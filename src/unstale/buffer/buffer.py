@@ -1,0 +1,117 @@
+"""The buffer B: one stale embedding for every target, by row number."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.buffer.fingerprint import Fingerprint, differences
+from unstale.errors import InputError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+
+@final
+class TargetBuffer:
+    """Serve stale embeddings from shards of rows, in memory or memory-mapped, as float32.
+
+    Example:
+        >>> buffer = TargetBuffer([torch.zeros(2, 3), torch.ones(1, 3)])
+        >>> len(buffer), buffer.dim, buffer[torch.tensor([2, 0])].sum(dim=1).tolist()
+        (3, 3, [3.0, 0.0])
+    """
+
+    def __init__(self, shards: list[Tensor]) -> None:
+        if not shards or not all(len(s) for s in shards):
+            raise InputError("a buffer needs at least one target")
+        self.shards = shards
+        self._starts = np.cumsum([0, *[len(s) for s in shards]])
+
+    def __len__(self) -> int:
+        """Count the targets, N."""
+        return int(self._starts[-1])
+
+    @property
+    def dim(self) -> int:
+        """Return the width of the embeddings, D."""
+        return int(self.shards[0].shape[1])
+
+    def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """Return the stale embeddings of some rows, on the device of `rows`."""
+        if len(self.shards) == 1:
+            return self.shards[0][rows.to(self.shards[0].device)].float().to(rows.device)
+        flat = rows.cpu()
+        shard = torch.from_numpy(np.searchsorted(self._starts, flat.numpy(), side="right") - 1)
+        found = torch.empty(len(flat), self.dim)
+        for s in shard.unique().tolist():
+            here = shard == s
+            found[here] = self.shards[s][flat[here] - int(self._starts[s])].float().cpu()
+        return found.to(rows.device)
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, embeddings)` over the whole buffer, at most `size` rows a time."""
+        for start, shard in zip(self._starts, self.shards, strict=False):
+            for offset in range(0, len(shard), size):
+                yield int(start) + offset, shard[offset : offset + size].float()
+
+    def in_memory(self, device: torch.device | str = "cpu") -> "TargetBuffer":
+        """Copy the whole buffer into the memory of a device, as one shard."""
+        return TargetBuffer([torch.cat([s.to(device) for s in self.shards])])
+
+    @classmethod
+    def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
+        """Memory-map a finished buffer; refuse one that something else made.
+
+        Args:
+            folder: Where `embed_corpus` wrote it.
+            expected: The fingerprint of the encoder and corpus that want to use it.
+        """
+        manifest = read_manifest(folder)
+        if expected is not None and (unlike := differences(manifest["fingerprint"], expected)):
+            raise InputError(
+                f"the buffer {folder} was made by something else. " + "; ".join(unlike)
+            )
+        missing = [s["file"] for s in manifest["shards"] if not s.get("sha256")]
+        if missing:
+            raise InputError(f"the buffer {folder} is unfinished: {len(missing)} shards to embed")
+        return cls([_map_shard(folder, s, manifest) for s in manifest["shards"]])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a buffer's manifest, or say what is wrong with it."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise InputError(f"{folder} is not a buffer: it has no {MANIFEST}")
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        complete = {"format", "fingerprint", "dim", "dtype", "shards"} <= manifest.keys()
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"{path} is not a buffer's manifest ({error})") from None
+    if not complete or manifest["format"] != FORMAT or manifest["dtype"] not in DTYPES:
+        raise InputError(f"{path} is not the manifest of a buffer of format {FORMAT}")
+    return manifest
+
+
+def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Tensor:
+    """Map one safetensors file; its header says where the only tensor starts."""
+    path = folder / shard["file"]
+    if Path(shard["file"]).name != shard["file"]:
+        raise InputError(f"{folder / MANIFEST}: a shard outside the folder: {shard['file']!r}")
+    if not path.is_file():
+        raise InputError(f"the buffer {folder} lacks its shard {shard['file']}")
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+    dtype = np.dtype(manifest["dtype"])
+    shape = (shard["rows"], manifest["dim"])
+    size = start + int(np.prod(shape)) * dtype.itemsize
+    if path.stat().st_size != size:
+        raise InputError(f"{path} has {path.stat().st_size} bytes, its manifest says {size}")
+    # Copy-on-write: torch wants memory it could write to, and the file stays as it is.
+    return torch.from_numpy(np.memmap(path, dtype, "c", offset=start, shape=shape))

@@ -1,0 +1,59 @@
+"""What made a buffer: enough to refuse it to another encoder or corpus, and to say why."""
+
+import hashlib
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.data.dataset import Texts
+from unstale.data.tokens import digest
+from unstale.encoders.embed import is_cosine, prompt_of
+from unstale.encoders.load import max_length, tower_modules
+
+Fingerprint = dict[str, str | int | None]
+
+
+def fingerprint(model: SentenceTransformer, targets: Texts) -> Fingerprint:
+    """Describe the target tower and the corpus: equal fingerprints give equal buffers.
+
+    Only the target's tower counts, so tied and separate towers that start equal share a buffer.
+    """
+    return {
+        "weights": _weights(model),
+        "texts": texts_digest(targets),
+        "targets": len(targets),
+        "prompt": prompt_of(model, "document"),
+        "max_length": max_length(model, "document"),
+        "similarity": "cosine" if is_cosine(model) else "dot",
+    }
+
+
+def differences(found: Fingerprint, expected: Fingerprint) -> list[str]:
+    """List the fields in which two fingerprints differ, with both values."""
+    return [
+        f"{key}: the buffer has {_short(found.get(key))}, this job {_short(expected.get(key))}"
+        for key in sorted(found.keys() | expected.keys())
+        if found.get(key) != expected.get(key)
+    ]
+
+
+def texts_digest(texts: Texts) -> str:
+    """Hash all texts in order."""
+    whole = hashlib.sha256()
+    for _, chunk in texts.chunks(4096):
+        whole.update(digest(chunk).encode())
+    return whole.hexdigest()
+
+
+def _weights(model: SentenceTransformer) -> str:
+    whole = hashlib.sha256()
+    for name, tensor in sorted(tower_modules(model, "document").state_dict().items()):
+        whole.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        whole.update(memoryview(flat.view(torch.uint8).numpy()))
+    return whole.hexdigest()
+
+
+def _short(value: str | int | None) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:13]}..."

@@ -1,0 +1,22 @@
+"""From the encoder's flags to an encoder."""
+
+from sentence_transformers import SentenceTransformer
+
+from unstale.cli import options
+from unstale.encoders.load import load_encoder
+
+
+def open_encoder(chosen: options.Encoder, *, dropout: bool = False) -> SentenceTransformer:
+    """Load the encoder that the flags describe."""
+    return load_encoder(
+        chosen.model,
+        towers=chosen.towers,
+        layers=chosen.layers,
+        query_prompt=chosen.query_prompt,
+        target_prompt=chosen.target_prompt,
+        query_max_length=chosen.query_max_length,
+        target_max_length=chosen.target_max_length,
+        dropout=dropout,
+        device=chosen.device,
+        trust_remote_code=chosen.trust_remote_code,
+    )

@@ -1,0 +1,50 @@
+"""`unstale evaluate`."""
+
+import time
+
+from unstale.cli import options
+from unstale.cli.encoder import open_encoder
+from unstale.cli.folders import open_output, save_config
+from unstale.data.load import load_dataset
+from unstale.evaluation.metrics import means, measure, write_run
+from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.report.results import RESULTS, write_results
+from unstale.report.table import print_runs
+from unstale.training.job import target_tokens
+
+
+def run(chosen: options.Evaluate) -> None:
+    """Measure a model as it is."""
+    began = time.perf_counter()
+    open_output(chosen.output, overwrite=chosen.overwrite, dry=True)
+    dataset = load_dataset(chosen.data)
+    qrels = dataset.split(chosen.split)
+    model = open_encoder(chosen)
+    output = open_output(chosen.output, overwrite=chosen.overwrite)
+    save_config(output, "evaluate", chosen)
+    tokens = target_tokens(model, dataset)
+    rows = qrels.query_rows
+    found = retrieve(model, dataset, rows, fresh_chunks(model, tokens))
+    metrics = means(measure(qrels, rows, found))
+    write_run(output / f"{chosen.split}.run", dataset, rows, found, "unstale")
+    seconds = time.perf_counter() - began
+    result = {
+        "strategy": "none",
+        "seed": None,
+        "steps": 0,
+        "split": chosen.split,
+        "model": chosen.model,
+        "initial_metrics": metrics,
+        "metrics": metrics,
+        "targets_reembedded": 0,
+        "targets_sampled": 0,
+        "targets_probed": 0,
+        "targets_trained": 0,
+        "seconds": {"total": seconds, "embedding": 0.0, "mining": 0.0, "evaluation": seconds},
+        "steps_per_second": None,
+        "truncated_targets": tokens.truncated,
+        "freshness": [],
+    }
+    write_results(output, dataset.counts, [result])
+    print_runs([result], title=f"{dataset.name}, {chosen.split} split, in percent")
+    print(f"results: {output / RESULTS}")

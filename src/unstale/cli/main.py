@@ -1,0 +1,93 @@
+"""`unstale`: parse the command line, run a command, and turn bad input into one clear line."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from unstale.cli import options
+from unstale.cli.flags import add_flags
+from unstale.errors import InputError
+
+# name: (one line of help, options, "module:function"); modules load only when they run, so that
+# `--help` does not wait for torch.
+COMMANDS: dict[str, tuple[str, type, str]] = {
+    "demo": (
+        "See the gain in minutes: stale against corrected training on built-in data.",
+        options.Demo,
+        "unstale.cli.demo:run",
+    ),
+    "embed": (
+        "Embed a corpus once, into a buffer that later jobs reuse.",
+        options.Embed,
+        "unstale.cli.embed:run",
+    ),
+    "train": (
+        "Train a retriever with hard negatives that are fresh at every step (Algorithm 1).",
+        options.Train,
+        "unstale.cli.train:run",
+    ),
+    "evaluate": (
+        "Measure a model on a dataset: recall, MRR, nDCG.",
+        options.Evaluate,
+        "unstale.cli.evaluate:run",
+    ),
+    "search": (
+        "Search a corpus with a trained model, and read the results as a table.",
+        options.Search,
+        "unstale.cli.search:run",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0, or 2 for bad input."""
+    parsed = parser().parse_args(list(arguments) if arguments is not None else None)
+    name = parsed.subcommand
+    _, kind, target = COMMANDS[name]
+    chosen = _instantiate(kind, parsed[name])
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    module, function = target.split(":")
+    try:
+        run: Callable[[Any], None] = getattr(import_module(module), function)
+        run(chosen)
+    except (InputError, OSError) as error:
+        sys.stderr.write(f"unstale {name}: error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"unstale {name}: interrupted\n")
+        return 130
+    return 0
+
+
+def parser() -> ArgumentParser:
+    """Build the parser; each command also reads its flags from `--config FILE.yaml`."""
+    from unstale import __version__
+
+    top = ArgumentParser(
+        prog="unstale",
+        description="Train dense retrievers with hard negatives that are fresh at every step, "
+        "without re-embedding the corpus.",
+        version=__version__,
+    )
+    commands = top.add_subcommands(title="commands", metavar="COMMAND")
+    for name, (summary, kind, _) in COMMANDS.items():
+        about = (kind.__doc__ or "").partition("\n")[0].partition(". ")[2]
+        sub = ArgumentParser(description=f"{summary} {about}")
+        sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
+        add_flags(sub, kind)
+        commands.add_subcommand(name, sub, help=summary)
+    return top
+
+
+def _instantiate(kind: type, values: Namespace) -> Any:  # noqa: ANN401 - one of options' classes
+    plain = values.as_dict()
+    plain.pop("config", None)
+    return kind(**plain)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

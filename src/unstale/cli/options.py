@@ -1,0 +1,171 @@
+"""The flags of every command, as dataclasses: names, types, defaults and help in one place."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass
+class Encoder:
+    """Which encoder, and in what shape.
+
+    Args:
+        model: `tiny` (built in, made for a CPU), a sentence-transformers folder, or a hub name.
+        towers: Separate parameters for queries and targets, as in the paper, or one for both;
+            default: separate for `tiny`, as it is for any other model.
+        layers: Keep only the first so many transformer layers.
+        query_prompt: Text before every query. Saved with the model.
+        target_prompt: Text before every target. Saved with the model.
+        query_max_length: Cut queries after so many tokens. Saved with the model.
+        target_max_length: Cut targets after so many tokens. Saved with the model.
+        device: cpu, cuda, mps; default: an accelerator if there is one.
+        trust_remote_code: Let a hub model run code of its own.
+    """
+
+    model: str = "tiny"
+    towers: Literal["tied", "separate"] | None = None
+    layers: int | None = None
+    query_prompt: str | None = None
+    target_prompt: str | None = None
+    query_max_length: int | None = None
+    target_max_length: int | None = None
+    device: str | None = None
+    trust_remote_code: bool = False
+
+
+@dataclass
+class Output:
+    """Where results go.
+
+    Args:
+        output: A new or empty folder.
+        overwrite: Replace a folder that an earlier unstale command wrote.
+    """
+
+    output: str = ""
+    overwrite: bool = False
+
+
+@dataclass
+class Train(Output, Encoder):
+    """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
+
+    Args:
+        data: A folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/train.tsv, ...), or a
+            built-in set: docstrings.
+        strategy: How negatives are chosen: in-batch, uniform, stale, stale-frozen, corrected.
+        steps: Optimizer steps.
+        batch_size: Queries a step.
+        hard_negatives: Targets mined for each query, before the union over the batch (paper: 64).
+        uniform_negatives: Targets drawn uniformly for each query (paper: 64).
+        share_candidates: Let all queries of a batch share the candidates of all, as the paper.
+        sampling: Take the top-k, or sample from the softmax by Gumbel-max.
+        seed: Of data order, corrector and draws.
+        scale: The paper's beta, which multiplies scores; 1/temperature.
+        learning_rate: Of the encoders; default: 1e-3 for `tiny`, 2e-5 for any other model.
+        dropout: Keep the encoder's dropout while training.
+        corrector_hidden: Width of the corrector's hidden layer (paper: 8192), a list such as
+            [512,512] for several, 0 for none.
+        corrector_lr: Learning rate of the corrector.
+        corrector_weight: Weight of the corrector's loss (paper: 10).
+        corrector_loss: ce (equation 6) or mse (equation 5, squared).
+        buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
+        dtype: How to store a corpus embedded here.
+        eval_split: Measure on this split, before and after; use dev to choose a recipe.
+        meter_steps: Steps between freshness readings; default: a tenth of the run.
+        probe_queries: Queries of the freshness probe.
+        probe_targets: Targets of the freshness probe, encoded at each reading.
+        save_steps: Steps between checkpoints; 0 for none.
+        resume: Go on from the last checkpoint in the output folder.
+        trainer: Anything else that SentenceTransformerTrainingArguments takes, e.g.
+            `--trainer.weight_decay 0.01`.
+    """
+
+    data: str = "docstrings"
+    strategy: str = "corrected"
+    steps: int = 300
+    batch_size: int = 64
+    hard_negatives: int = 4
+    uniform_negatives: int = 1
+    share_candidates: bool = True
+    sampling: Literal["top-k", "gumbel"] = "top-k"
+    seed: int = 0
+    scale: float = 20.0
+    learning_rate: float | None = None
+    dropout: bool = False
+    corrector_hidden: int | list[int] = 768
+    corrector_lr: float = 1e-3
+    corrector_weight: float = 10.0
+    corrector_loss: Literal["ce", "mse"] = "ce"
+    buffer: str | None = None
+    dtype: Literal["float32", "float16"] = "float32"
+    eval_split: str = "test"
+    meter_steps: int | None = None
+    probe_queries: int = 64
+    probe_targets: int = 512
+    save_steps: int = 0
+    resume: bool = False
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Demo:
+    """See the gain. Builds the data, embeds it once, trains twice from the same start.
+
+    Args:
+        output: Where results go; what an earlier demo wrote there is replaced.
+        steps: Optimizer steps of each training.
+        seed: Of data order, corrector and draws.
+    """
+
+    output: str = "runs/demo"
+    steps: int = 300
+    seed: int = 0
+
+
+@dataclass
+class Embed(Output, Encoder):
+    """Embed. The buffer is safetensors shards and a manifest; a killed embedding can go on.
+
+    Args:
+        data: A folder in BEIR layout, or a built-in set: docstrings.
+        dtype: float32, or float16 for half the size.
+        shard_rows: Targets to one shard; a kill costs one shard at most.
+        tokens_per_batch: The most tokens that one forward pass sees.
+        resume: Finish a buffer that was interrupted.
+    """
+
+    data: str = "docstrings"
+    dtype: Literal["float32", "float16"] = "float32"
+    shard_rows: int = 16_384
+    tokens_per_batch: int = 16_384
+    resume: bool = False
+
+
+@dataclass
+class Evaluate(Output, Encoder):
+    """Evaluate. Writes results.json with one run, and a TREC run file.
+
+    Args:
+        data: A folder in BEIR layout, or a built-in set: docstrings.
+        split: The split to measure on.
+    """
+
+    data: str = "docstrings"
+    split: str = "test"
+
+
+@dataclass
+class Search:
+    """Search. The corpus is embedded with the trained model once, and kept in the run folder.
+
+    Args:
+        query: What to look for.
+        run: A run folder that `unstale demo` or `unstale train` wrote.
+        k: How many targets to show.
+        width: Characters of each target to show.
+    """
+
+    query: str
+    run: str = "runs/demo"
+    k: int = 5
+    width: int = 300

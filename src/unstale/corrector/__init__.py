@@ -1,0 +1,1 @@
+"""Cached vector to approximately fresh vector: the network h and its losses."""

@@ -1,0 +1,1 @@
+"""Texts in: corpus, queries, qrels; built-in sets; pre-tokenised targets."""

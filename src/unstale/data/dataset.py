@@ -1,0 +1,144 @@
+"""What is searched, what is asked, and which target answers which query."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int
+from numpy import ndarray
+
+from unstale.errors import InputError
+
+
+@final
+class Texts(Sequence[str]):
+    """Hold many texts compactly (Arrow, no Python object a text), addressed by row number.
+
+    Example:
+        >>> texts = Texts.of(["a query", "another"])
+        >>> len(texts), texts[1], texts.take([1, 0])
+        (2, 'another', ['another', 'a query'])
+    """
+
+    def __init__(self, array: pa.ChunkedArray) -> None:
+        self._array = array
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Texts":
+        """Copy Python strings into Arrow memory."""
+        return cls(pa.chunked_array([pa.array(texts, pa.large_string())]))
+
+    def __len__(self) -> int:
+        """Count the texts."""
+        return len(self._array)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        """Return one text."""
+        return self._array[int(row)].as_py()
+
+    def take(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
+        """Return the texts of several rows, in the order asked for."""
+        return self._array.take(pa.array(rows, pa.int64())).to_pylist()
+
+    def chunks(self, size: int) -> Iterator[tuple[int, list[str]]]:
+        """Yield `(first row, texts)` over all rows, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield start, self._array.slice(start, size).to_pylist()
+
+    @cached_property
+    def groups(self) -> Int[ndarray, " n"]:
+        """Number each row by the first row that has the same text: duplicates share a number."""
+        codes = self._array.dictionary_encode().unify_dictionaries().combine_chunks()
+        indices = codes.indices.to_numpy() if len(self) else np.zeros(0, np.int64)
+        _, first = np.unique(indices, return_index=True)
+        return first[indices].astype(np.int64)
+
+
+@final
+@dataclass(frozen=True)
+class Qrels:
+    """Judgements of one split, one entry a (query row, target row, grade); grade > 0 is relevant."""
+
+    query: Int[ndarray, " m"]
+    target: Int[ndarray, " m"]
+    grade: Int[ndarray, " m"]
+
+    @cached_property
+    def pairs(self) -> Int[ndarray, "p 2"]:
+        """List the relevant (query row, target row) pairs."""
+        keep = self.grade > 0
+        return np.stack([self.query[keep], self.target[keep]], axis=1)
+
+    @cached_property
+    def query_rows(self) -> Int[ndarray, " q"]:
+        """List the queries that have at least one relevant target."""
+        return np.unique(self.pairs[:, 0])
+
+
+@final
+@dataclass(frozen=True)
+class RetrievalDataset:
+    """A corpus of targets, queries, and qrels by split; answers where the data has them.
+
+    Everything is addressed by row number: a target's row is its place in the corpus (and in the
+    buffer), a query's row its place in `queries`. Ids appear only in files.
+    """
+
+    name: str
+    target_ids: Texts
+    targets: Texts
+    query_ids: Texts
+    queries: Texts
+    qrels: Mapping[str, Qrels]
+    answers: Sequence[Sequence[str]] | None = None
+
+    def split(self, name: str) -> Qrels:
+        """Return the qrels of a split, or say which splits there are."""
+        if name not in self.qrels:
+            raise InputError(f"{self.name} has no split {name!r}; it has {sorted(self.qrels)}")
+        return self.qrels[name]
+
+    @property
+    def counts(self) -> dict[str, int | str]:
+        """Count targets, queries, pairs by split and targets whose text stands elsewhere too."""
+        groups = self.targets.groups
+        duplicates = int((groups != np.arange(len(groups))).sum())
+        counts: dict[str, int | str] = {"name": self.name, "targets": len(self.targets)}
+        counts |= {"queries": len(self.queries), "duplicate_texts": duplicates}
+        return counts | {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+
+
+@final
+class Positives:
+    """Look up the rows that must never be a query's negatives.
+
+    Those are its relevant targets in any split given, and every target with the same text as one
+    of them.
+    """
+
+    def __init__(self, dataset: RetrievalDataset, splits: Sequence[str]) -> None:
+        groups = dataset.targets.groups
+        pairs = np.concatenate([dataset.split(s).pairs for s in splits])
+        order = np.argsort(groups, kind="stable")  # rows, those of one text side by side
+        starts = np.searchsorted(groups[order], groups[pairs[:, 1]], side="left")
+        ends = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right")
+        lengths = ends - starts
+        offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rows = order[np.repeat(starts, lengths) + offset]
+        closure = np.unique(np.stack([np.repeat(pairs[:, 0], lengths), rows], axis=1), axis=0)
+        self._rows = closure[:, 1]
+        bounds = np.arange(len(dataset.queries) + 1)
+        self._starts = np.searchsorted(closure[:, 0], bounds)
+
+    def __call__(self, queries: Int[ndarray, " b"]) -> Int[ndarray, "b p"]:
+        """Return the rows of each query, padded with -1 on the right."""
+        starts, ends = self._starts[queries], self._starts[queries + 1]
+        width = max(1, int((ends - starts).max(initial=0)))
+        index = starts[:, None] + np.arange(width)
+        inside = index < ends[:, None]
+        if not len(self._rows):
+            return np.full(index.shape, -1, np.int64)
+        return np.where(inside, self._rows[np.minimum(index, len(self._rows) - 1)], -1)

@@ -1,0 +1,155 @@
+"""Tokenise every target once, into memory-mapped arrays.
+
+Negatives are chosen after the data loader, on the training step itself, so their tokens must be
+at hand by row number. Works for any model that turns texts into `input_ids`: padded with an
+attention mask (transformers), or flat with offsets (static embeddings).
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy import ndarray
+from tqdm import tqdm
+
+from unstale.data.dataset import Texts
+from unstale.errors import InputError
+from unstale.files import atomic_folder
+
+Features = dict[str, Any]
+_CHUNK = 2048  # texts tokenised at once
+
+
+@final
+class TokenStore:
+    """Serve the features of any rows, as the model's own `preprocess` would make them."""
+
+    def __init__(
+        self,
+        ids: Int[ndarray, " t"],
+        starts: Int[ndarray, " s"],
+        template: Mapping[str, Any],
+    ) -> None:
+        self._ids = ids
+        self._starts = starts
+        self._template = dict(template)
+
+    def __len__(self) -> int:
+        """Count the targets."""
+        return len(self._starts) - 1
+
+    @property
+    def lengths(self) -> Int[ndarray, " n"]:
+        """Return the number of tokens of every target, after truncation."""
+        return np.diff(self._starts)
+
+    @property
+    def truncated(self) -> int:
+        """Count the targets that were cut at the model's maximum length."""
+        return int(self._template["truncated"])
+
+    def features(self, rows: Int[ndarray, " b"], device: torch.device) -> Features:
+        """Assemble the model's input for some rows, on a device."""
+        starts, lengths = self._starts[rows], self.lengths[rows]
+        total = int(lengths.sum())
+        row_starts = np.cumsum(lengths) - lengths
+        flat = self._ids[np.arange(total) + np.repeat(starts - row_starts, lengths)]
+        tokens = torch.from_numpy(flat.astype(np.int64))
+        features: Features = dict(self._template["constants"])
+        if self._template["kind"] == "offsets":
+            features["input_ids"] = tokens
+            features["offsets"] = torch.from_numpy(row_starts.astype(np.int64))
+        else:
+            inside = torch.arange(int(lengths.max(initial=0))) < torch.from_numpy(lengths)[:, None]
+            padded = torch.full(inside.shape, self._template["pad"], dtype=torch.long)
+            padded[inside] = tokens
+            features["input_ids"] = padded
+            features["attention_mask"] = inside.long()
+            if self._template["segments"]:
+                features["token_type_ids"] = torch.zeros_like(padded)
+        return {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+
+    @classmethod
+    def build(
+        cls,
+        texts: Texts,
+        preprocess: Callable[[list[str]], Features],
+        folder: Path,
+        *,
+        pad: int = 0,
+        max_length: int | None = None,
+        progress: bool = True,
+    ) -> "TokenStore":
+        """Tokenise all texts into `folder`, or open it if a finished store is there."""
+        if not (folder / "template.json").exists():
+            with atomic_folder(folder) as temporary:
+                _tokenise(texts, preprocess, temporary, pad, max_length, progress)
+        template = json.loads((folder / "template.json").read_text("utf-8"))
+        ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else _NONE
+        store = cls(ids, np.load(folder / "starts.npy"), template)
+        if len(store) != len(texts):
+            raise InputError(f"{folder} holds tokens of {len(store)} targets, not {len(texts)}")
+        return store
+
+
+_NONE = np.zeros(0, np.int32)
+
+
+def _tokenise(
+    texts: Texts,
+    preprocess: Callable[[list[str]], Features],
+    folder: Path,
+    pad: int,
+    max_length: int | None,
+    progress: bool,
+) -> None:
+    lengths: list[Int[ndarray, " c"]] = []
+    template: dict[str, Any] = {}
+    quiet = not progress or len(texts) < 10 * _CHUNK
+    with (
+        (folder / "ids.bin").open("wb") as sink,
+        tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
+    ):
+        for _, chunk in texts.chunks(_CHUNK):
+            features = preprocess(chunk)
+            counts, ids, template = _flatten(features, pad)
+            lengths.append(counts)
+            sink.write(ids.astype(np.int32).tobytes())
+            bar.update(len(chunk))
+    counts = np.concatenate(lengths)
+    template["tokens"] = int(counts.sum())
+    template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
+    np.save(folder / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    (folder / "template.json").write_text(json.dumps(template), "utf-8")
+
+
+def _flatten(
+    features: Features, pad: int
+) -> tuple[Int[ndarray, " c"], Int[ndarray, " t"], dict[str, Any]]:
+    """Take padding out: token counts, the tokens end to end, and how to put them back."""
+    constants = {k: v for k, v in features.items() if isinstance(v, (int, str))}
+    known = {"input_ids", "attention_mask", "token_type_ids", "offsets", *constants}
+    if "input_ids" not in features or (extra := set(features) - known):
+        found = sorted(features) if "input_ids" not in features else sorted(extra)
+        raise InputError(f"cannot store this model's features by row: it makes {found}")
+    ids = features["input_ids"].numpy()
+    template = {"constants": constants, "pad": pad, "segments": "token_type_ids" in features}
+    if "offsets" in features:
+        ends = np.append(features["offsets"].numpy()[1:], len(ids))
+        return ends - features["offsets"].numpy(), ids, template | {"kind": "offsets"}
+    mask = features["attention_mask"].numpy().astype(bool)
+    return mask.sum(axis=1), ids[mask], template | {"kind": "padded"}
+
+
+def digest(parts: Sequence[str | bytes]) -> str:
+    """Hash some parts, none of which can pass for a piece of its neighbour."""
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "little") + data)
+    return whole.hexdigest()

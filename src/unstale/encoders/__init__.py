@@ -1,0 +1,1 @@
+"""Text to vector: a SentenceTransformer, tied or with separate towers."""

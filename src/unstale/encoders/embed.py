@@ -1,0 +1,125 @@
+"""The paper's f and g: from tokens to vectors, through any SentenceTransformer.
+
+An encoder here *is* a `SentenceTransformer`. Its routes are named by sentence-transformers:
+"query" for f, "document" for g; a model without a `Router` has one tower that serves both.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+from unstale.data.tokens import Features, TokenStore
+
+Task = Literal["query", "document"]
+TOKENS_PER_BATCH = 16_384
+
+
+def prompt_of(model: SentenceTransformer, task: Task) -> str:
+    """Return the prompt that `encode_query` or `encode_document` would put before a text."""
+    names = ["query"] if task == "query" else ["document", "passage", "corpus"]
+    return next((model.prompts[n] for n in names if model.prompts.get(n)), "")
+
+
+def preprocess(model: SentenceTransformer, texts: Sequence[str], task: Task) -> Features:
+    """Tokenise as the model's own `encode_query` and `encode_document` do."""
+    return dict(model.preprocess(list(texts), prompt=prompt_of(model, task) or None, task=task))
+
+
+def is_cosine(model: SentenceTransformer) -> bool:
+    """Tell whether the model compares by cosine, so that its vectors are to be normalised."""
+    return model.similarity_fn_name in (None, "cosine")
+
+
+def embed(model: nn.Module, features: Features, task: Task, *, unit: bool) -> Float[Tensor, "b d"]:
+    """Run one tower on prepared features; gradients flow. `unit` normalises the vectors."""
+    vectors = model(features, task=task)["sentence_embedding"]
+    return functional.normalize(vectors, dim=-1) if unit else vectors
+
+
+@torch.no_grad()
+def embed_queries(
+    model: SentenceTransformer, texts: Sequence[str], *, batch_size: int = 256
+) -> Float[Tensor, "n d"]:
+    """Embed query texts in evaluation mode, sorted by length to waste no padding."""
+    order = np.argsort([len(t) for t in texts], kind="stable")
+    vectors = torch.zeros(len(texts), dimension(model))
+    with evaluating(model):
+        for start in range(0, len(texts), batch_size):
+            rows = order[start : start + batch_size]
+            features = preprocess(model, [texts[r] for r in rows], "query")
+            features = {
+                k: v.to(model.device) if torch.is_tensor(v) else v for k, v in features.items()
+            }
+            vectors[rows] = embed(model, features, "query", unit=is_cosine(model)).float().cpu()
+    return vectors
+
+
+@torch.no_grad()
+def embed_targets(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    rows: Int[ndarray, " n"],
+    *,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    progress: tqdm | None = None,  # type: ignore[type-arg]
+) -> Float[Tensor, "n d"]:
+    """Embed targets by row in evaluation mode; the order of the result is that of `rows`."""
+    vectors = torch.zeros(len(rows), dimension(model))
+    with evaluating(model):
+        for batch in token_batches(tokens.lengths[rows], tokens_per_batch):
+            features = tokens.features(rows[batch], model.device)
+            fresh = embed(model, features, "document", unit=is_cosine(model))
+            vectors[batch] = fresh.float().cpu()
+            if progress is not None:
+                progress.update(len(batch))
+    return vectors
+
+
+def token_batches(lengths: Int[ndarray, " n"], budget: int) -> Iterator[Int[ndarray, " b"]]:
+    """Group places, shortest first, so that a padded group holds at most `budget` tokens.
+
+    Example:
+        >>> [b.tolist() for b in token_batches(np.array([3, 1, 4, 2]), 6)]
+        [[1, 3], [0], [2]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    for end in range(1, len(order) + 1):
+        full = end == len(order) or (end - start + 1) * max(1, lengths[order[end]]) > budget
+        if full:
+            yield order[start:end]
+            start = end
+
+
+def dimension(model: SentenceTransformer) -> int:
+    """Return D, the width of the model's vectors."""
+    width = model.get_embedding_dimension()
+    if width is None:  # a stack that does not say: ask it
+        features = preprocess(model, ["one"], "document")
+        with torch.no_grad(), evaluating(model):
+            width = embed(model, features, "document", unit=False).shape[1]
+    return cast(int, width)
+
+
+class evaluating:  # noqa: N801 - used as a statement, like torch.no_grad
+    """Put a model in evaluation mode for a block, then back as it was."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.training = model.training
+
+    def __enter__(self) -> None:
+        """Enter evaluation mode."""
+        self.model.eval()
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the mode."""
+        self.model.train(self.training)

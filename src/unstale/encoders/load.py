@@ -1,0 +1,169 @@
+"""From a name, a folder or `tiny` to a SentenceTransformer, shaped as asked."""
+
+import copy
+from pathlib import Path
+from typing import Literal, get_args
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import nn
+
+from unstale.encoders.embed import Task
+from unstale.encoders.tiny import tiny_encoder
+from unstale.errors import InputError
+
+Towers = Literal["tied", "separate"]
+
+
+def load_encoder(
+    name: str,
+    *,
+    towers: Towers | None = None,
+    layers: int | None = None,
+    query_prompt: str | None = None,
+    target_prompt: str | None = None,
+    query_max_length: int | None = None,
+    target_max_length: int | None = None,
+    dropout: bool = False,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> SentenceTransformer:
+    """Load an encoder; whatever is `None` stays as the model has it.
+
+    Args:
+        name: A folder, a hub name, or `tiny` for the built-in CPU encoder.
+        towers: `separate` gives queries and targets parameters of their own, as in the paper,
+            starting equal; `tied` shares them. A model that has separate towers keeps them.
+        layers: Keep only the first so many transformer layers.
+        query_prompt: Text put before every query; saved with the model.
+        target_prompt: Text put before every target; saved with the model.
+        query_max_length: Tokens after which a query is cut; saved with the model.
+        target_max_length: Tokens after which a target is cut; saved with the model.
+        dropout: Keep the model's dropout while training. Off, a fresh vector made on the training
+            step is the one that the buffer would hold, and the corrector chases no noise.
+        device: Where to put it; by default an accelerator if there is one.
+        trust_remote_code: Let a hub model run code of its own.
+    """
+    if towers is not None and towers not in get_args(Towers):
+        raise InputError(f"towers must be one of {', '.join(get_args(Towers))}, not {towers!r}")
+    model = _open(name, device, trust_remote_code)
+    if layers is not None:
+        _keep_layers(model, layers, name)
+    if towers == "separate" and not isinstance(model[0], Router):
+        model = _separate(model)
+    elif towers == "tied" and isinstance(model[0], Router):
+        raise InputError(f"{name} has separate towers already; they cannot be tied")
+    prompts = {"query": query_prompt, "document": target_prompt}
+    model.prompts |= {key: prompt for key, prompt in prompts.items() if prompt is not None}
+    _set_lengths(model, query_max_length, target_max_length)
+    if not dropout:
+        silence_dropout(model)
+    return model
+
+
+def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:
+    if name == "tiny":
+        return tiny_encoder(device)
+    if not Path(name).exists() and name.count("/") > 1:
+        raise InputError(f"no model folder {name!r}")
+    if Path(name).is_dir() and not any(
+        (Path(name) / file).exists() for file in ("modules.json", "config.json")
+    ):
+        raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
+    try:
+        return SentenceTransformer(name, device=device, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise InputError(
+            f"cannot load the model {name!r}: not `tiny`, a model folder or a hub name that can "
+            f"be reached ({reason})"
+        ) from error
+
+
+def _keep_layers(model: SentenceTransformer, layers: int, name: str) -> None:
+    """Drop the upper layers of every transformer; the config follows, so it reloads the same."""
+    transformers = [m for m in model.modules() if isinstance(m, Transformer)]
+    if not transformers:
+        raise InputError(f"--layers {layers}: {name} has no transformer layers")
+    for transformer in transformers:
+        config = transformer.model.config
+        total = config.num_hidden_layers
+        if not 1 <= layers <= total:
+            raise InputError(f"--layers {layers}: {name} has {total} layers to choose from")
+        stacks = [
+            (parent, key)
+            for parent in transformer.model.modules()
+            for key, child in parent.named_children()
+            if isinstance(child, nn.ModuleList) and len(child) == total
+        ]
+        if len(stacks) != 1:
+            raise InputError(f"--layers: cannot tell which of {name}'s modules are its layers")
+        parent, key = stacks[0]
+        setattr(parent, key, getattr(parent, key)[:layers])
+        config.num_hidden_layers = layers
+
+
+def _separate(model: SentenceTransformer) -> SentenceTransformer:
+    """Give each side a copy of the whole stack."""
+    document = list(model.children())
+    query = copy.deepcopy(document)  # a Router of the same modules would share every weight
+    router = Router.for_query_document(query_modules=query, document_modules=document)
+    return SentenceTransformer(
+        modules=[router],
+        device=str(model.device),
+        prompts=dict(model.prompts),
+        similarity_fn_name=model.similarity_fn_name,
+    )
+
+
+def tower_modules(model: SentenceTransformer, task: Task) -> nn.Sequential:
+    """Return the modules that a query or a target passes through, in order."""
+    modules = list(model.children())
+    if isinstance(modules[0], Router):
+        modules[:1] = modules[0].sub_modules[task].children()
+    return nn.Sequential(*modules)
+
+
+def _set_lengths(model: SentenceTransformer, query: int | None, target: int | None) -> None:
+    """Cut each side at its own length, in the modules themselves so that it is saved."""
+    lengths: dict[Task, int | None] = {"query": query, "document": target}
+    for task, length in lengths.items():
+        if length is None:
+            continue
+        if length < 1:
+            raise InputError(f"a maximum length of {length} tokens leaves nothing to encode")
+        for module in tower_modules(model, task).modules():
+            if isinstance(module, StaticEmbedding):
+                module.tokenizer.enable_truncation(length)
+            elif isinstance(module, Transformer):
+                limit = module.max_seq_length
+                if limit is not None and length > limit:
+                    raise InputError(f"the model reads at most {limit} tokens, not {length}")
+                name = "query_length" if task == "query" else "document_length"
+                setattr(module, name, length)
+
+
+def max_length(model: SentenceTransformer, task: Task) -> int | None:
+    """Return the number of tokens after which a text is cut, or None for no limit."""
+    for module in tower_modules(model, task).modules():
+        if isinstance(module, StaticEmbedding):
+            truncation = module.tokenizer.truncation
+            return truncation["max_length"] if truncation else None
+        if isinstance(module, Transformer):
+            own = module.query_length if task == "query" else module.document_length
+            return own or module.max_seq_length
+    return None
+
+
+_DROPOUT_ATTRIBUTES = ("dropout", "attention_dropout", "dropout_rate", "dropout_prob")
+
+
+def silence_dropout(model: nn.Module) -> None:
+    """Make training mode compute what evaluation mode computes; the saved config is untouched."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in _DROPOUT_ATTRIBUTES:
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)

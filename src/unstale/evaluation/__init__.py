@@ -1,0 +1,1 @@
+"""Recall, nDCG and MRR of an encoder on a dataset."""

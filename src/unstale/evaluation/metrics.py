@@ -1,0 +1,59 @@
+"""Measure a ranking against qrels, by ir_measures; read and write TREC runs."""
+
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+from ir_measures import RR, R, nDCG
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.files import atomic_file
+from unstale.search.exact import TopK
+
+CUTOFFS = (1, 5, 10, 20, 100)
+MEASURES = {f"recall@{k}": R @ k for k in CUTOFFS} | {"mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+
+
+def measure(
+    qrels: Qrels, query_rows: Int[ndarray, " q"], found: TopK
+) -> dict[str, Float[ndarray, " q"]]:
+    """Return every metric of every query, as fractions, in the order of `query_rows`."""
+    keep = np.isin(qrels.query, query_rows)
+    judged: dict[str, dict[str, int]] = {str(q): {} for q in query_rows.tolist()}
+    triples = zip(
+        qrels.query[keep].tolist(), qrels.target[keep].tolist(), qrels.grade[keep].tolist(),
+        strict=True,
+    )  # fmt: skip
+    for query, target, grade in triples:
+        judged[str(query)][str(target)] = max(0, grade)
+    run = {
+        str(query): dict(zip(map(str, rows), scores, strict=True))
+        for query, rows, scores in zip(
+            query_rows.tolist(), found.rows.tolist(), found.scores.tolist(), strict=True
+        )
+    }
+    place = {str(q): i for i, q in enumerate(query_rows.tolist())}
+    names = {m: name for name, m in MEASURES.items()}
+    values = {name: np.zeros(len(query_rows)) for name in MEASURES}
+    for metric in ir_measures.iter_calc(list(MEASURES.values()), judged, run):
+        values[names[metric.measure]][place[metric.query_id]] = metric.value
+    return values
+
+
+def means(values: dict[str, Float[ndarray, " q"]]) -> dict[str, float]:
+    """Average each metric over the queries."""
+    return {name: float(v.mean()) for name, v in values.items()}
+
+
+def write_run(
+    path: Path, dataset: RetrievalDataset, query_rows: Int[ndarray, " q"], found: TopK, tag: str
+) -> None:
+    """Write a ranking as a TREC run file, with the dataset's own ids."""
+    ids = dataset.query_ids.take(query_rows)
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for query, rows, scores in zip(ids, found.rows.numpy(), found.scores.tolist(), strict=True):
+            targets = dataset.target_ids.take(rows)
+            for rank, (target, score) in enumerate(zip(targets, scores, strict=True), 1):
+                file.write(f"{query} Q0 {target} {rank} {score:.6f} {tag}\n")

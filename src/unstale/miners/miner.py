@@ -1,0 +1,65 @@
+"""What every strategy answers: which targets, when to refresh, what to learn."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+Embed = Callable[[Int[Tensor, " n"]], Float[Tensor, "n d"]]
+
+
+@final
+class Queries(NamedTuple):
+    """A batch of queries as a miner sees it."""
+
+    vectors: Float[Tensor, "b d"]
+    rows: Int[Tensor, " b"]  # which queries, the key of their random draws
+    positives: Int[Tensor, "b p"]  # rows never to mine for each, padded with -1
+    step: int
+
+
+@final
+class Embedded(NamedTuple):
+    """How many targets a refresh ran the encoder on: to renew the buffer, or as a sample."""
+
+    refreshed: int = 0
+    sampled: int = 0
+
+
+@final
+class View(NamedTuple):
+    """Some targets as a miner sees them: from the buffer, and through its corrector if any."""
+
+    stale: Float[Tensor, "n d"]
+    corrected: Float[Tensor, "n d"] | None = None
+
+
+class Miner(nn.Module, ABC):
+    """Choose targets; a module, since some strategies own weights.
+
+    All methods of the paper differ only in these three verbs.
+    """
+
+    @abstractmethod
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
+        """Choose targets for each query, k of them; never one of its positives."""
+
+    def refresh(self, step: int, embed: Embed) -> Embedded:
+        """Re-embed what the strategy re-embeds after `step` completed steps; by default nothing."""
+        return Embedded()
+
+    def loss(
+        self,
+        queries: Float[Tensor, "b d"],
+        fresh: Float[Tensor, "c d"],
+        rows: Int[Tensor, " c"],
+        within: Bool[Tensor, "b c"] | None,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of the miner's own weights on the step's candidates; by default 0."""
+        return fresh.new_zeros(())
+
+    def view(self, rows: Int[Tensor, " n"]) -> View | None:
+        """Show the meter what the miner believes of some targets; None if it caches nothing."""
+        return None

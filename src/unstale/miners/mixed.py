@@ -1,0 +1,44 @@
+"""Mixed: another miner's targets and some drawn uniformly, as in the paper's appendix."""
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.uniform import Uniform
+
+
+@final
+class Mixed(Miner):
+    """Add `count` uniform targets a query to what another miner chooses."""
+
+    def __init__(self, miner: Miner, uniform: Uniform, count: int) -> None:
+        super().__init__()
+        self.miner = miner
+        self.uniform = uniform
+        self.count = count
+
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
+        """Choose k hard targets and `count` uniform ones for each query."""
+        hard = self.miner.mine(queries, k)
+        return torch.cat([hard, self.uniform.mine(queries, self.count)], dim=1)
+
+    def refresh(self, step: int, embed: Embed) -> Embedded:
+        """Refresh the other miner."""
+        return self.miner.refresh(step, embed)
+
+    def loss(
+        self,
+        queries: Float[Tensor, "b d"],
+        fresh: Float[Tensor, "c d"],
+        rows: Int[Tensor, " c"],
+        within: Bool[Tensor, "b c"] | None,
+    ) -> Float[Tensor, ""]:
+        """Train the other miner on all the candidates, the uniform ones too."""
+        return self.miner.loss(queries, fresh, rows, within)
+
+    def view(self, rows: Int[Tensor, " n"]) -> View | None:
+        """Show what the other miner sees."""
+        return self.miner.view(rows)

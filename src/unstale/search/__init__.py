@@ -1,0 +1,1 @@
+"""Top-k over the buffer, seen through a corrector."""

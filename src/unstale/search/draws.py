@@ -1,0 +1,54 @@
+"""Random numbers that are a function of what they are for.
+
+A draw is keyed by (seed, step, query, row): nothing else that happens in a run, an interruption,
+another number of processes, the meter, can change it.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit number
+_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def bits(
+    seed: int, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+) -> Int[Tensor, "b n"]:
+    """Hash each (seed, step, query, row) to 63 random bits, by SplitMix64's finaliser."""
+    seeds = torch.tensor([seed, step], device=rows.device)
+    key = _mix(_mix(seeds[0]) + seeds[1] * _GOLDEN)
+    keys = _mix(key + queries.to(rows.device).long() * _GOLDEN)
+    return _mix(keys[:, None] + rows.long()[None, :] * _GOLDEN) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mix(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+    z = z + _GOLDEN
+    z = (z ^ _shift(z, 30)) * _MIX_1
+    z = (z ^ _shift(z, 27)) * _MIX_2
+    return z ^ _shift(z, 31)
+
+
+def _shift(z: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
+    """Shift right, filling with zeros: torch fills with the sign."""
+    return (z >> places) & ((1 << (64 - places)) - 1)
+
+
+@final
+class Gumbel:
+    """Turn a top-k into a sample without replacement from the softmax (the Gumbel-max trick)."""
+
+    def __init__(self, seed: int, scale: float) -> None:
+        self.seed = seed
+        self.scale = scale
+
+    def __call__(
+        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+    ) -> Float[Tensor, "b n"]:
+        """Return the noise to add to scores `q.b` before the top-k: Gumbel(0, 1) / scale."""
+        random = bits(self.seed, step, queries, rows) >> 10  # 53 bits, all that a double holds
+        uniform = (random.double() + 0.5) * 2.0**-53
+        return (-torch.log(-torch.log(uniform)) / self.scale).float()

@@ -1,0 +1,1 @@
+"""Algorithm 1 as a sentence-transformers loss and trainer."""

@@ -1,0 +1,141 @@
+"""Algorithm 1 of the paper: train the encoders on fresh candidates that a miner chooses.
+
+It is a sentence-transformers loss, because only a loss sees both the model and the batch on the
+training step: a data collator runs ahead of it and cannot be fresh. Rows of the training set look
+like `{"query": text, "label": [query row, positive row]}`.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unstale.data.dataset import Positives
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import embed, is_cosine
+from unstale.errors import InputError
+from unstale.miners.miner import Miner, Queries
+
+
+@dataclass
+class Counters:
+    """What a run has cost so far."""
+
+    targets_trained: int = 0  # encoded with gradients, for the softmax
+    targets_reembedded: int = 0  # encoded to refresh the buffer
+    targets_sampled: int = 0  # encoded as a sample, to fit something
+    targets_probed: int = 0  # encoded by the meter
+    mining_seconds: float = 0.0
+
+
+@final
+class FreshNegativesLoss(nn.Module):
+    """The task loss of the encoders and the miner's own loss, each moving only its own weights.
+
+    Args:
+        model: The encoders f and g.
+        miner: Chooses the candidates, and may own a corrector.
+        tokens: The targets' tokens by row.
+        positives: The rows that are never a query's negatives.
+        scale: The paper's beta; it multiplies the scores.
+        hard_negatives: Targets that the miner chooses for each query, before the union.
+        corrector_weight: Multiplies the miner's loss.
+        share_candidates: Let every query of the batch see the candidates of all, as in the
+            paper's appendix; otherwise each sees its own.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        miner: Miner,
+        tokens: TokenStore,
+        positives: Positives,
+        *,
+        scale: float = 20.0,
+        hard_negatives: int = 4,
+        corrector_weight: float = 10.0,
+        share_candidates: bool = True,
+    ) -> None:
+        super().__init__()
+        if hard_negatives < 0 or scale <= 0 or corrector_weight < 0:
+            raise InputError(
+                f"expected scale > 0, hard_negatives and corrector_weight >= 0, found {scale}, "
+                f"{hard_negatives}, {corrector_weight}"
+            )
+        self.model = model
+        self.miner = miner
+        self.scale = scale
+        self.hard_negatives = hard_negatives
+        self.corrector_weight = corrector_weight
+        self.share_candidates = share_candidates
+        self.step = 0  # completed optimizer steps; the trainer keeps it
+        self.counters = Counters()
+        self._tokens = tokens
+        self._positives = positives
+        self._unit = is_cosine(model)
+
+    def forward(
+        self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"]
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Run one step of Algorithm 1 on a batch, up to the two losses."""
+        query_rows, label = labels[:, 0], labels[:, 1]
+        positives = self._known_positives(query_rows)
+        queries = embed(self.model, features[0], "query", unit=self._unit)  # f(x), (b, d)
+
+        # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label.
+        mined = self._mine(Queries(queries.detach(), query_rows, positives, self.step))  # (b, m)
+        chosen = torch.cat([label[:, None], mined], dim=1)
+        rows, place = chosen.unique(return_inverse=True)  # S of the batch, (c,); (b, 1 + m)
+        within = None if self.share_candidates else _membership(place, len(rows))
+
+        # The truncated softmax P over fresh embeddings of the candidates.
+        fresh = self._encode(rows)  # g(y), (c, d)
+        logits = self.scale * queries @ fresh.T
+        task = self._task_loss(logits, rows, place[:, 0], positives, within)
+
+        # The same candidates teach the corrector; nothing here reaches the encoders.
+        correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
+        return {"task_loss": task, "corrector_loss": self.corrector_weight * correction}
+
+    def _known_positives(self, query_rows: Int[Tensor, " b"]) -> Int[Tensor, "b p"]:
+        rows = self._positives(query_rows.cpu().numpy())
+        return torch.from_numpy(rows).to(query_rows.device)
+
+    def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
+        start = time.perf_counter()
+        with torch.no_grad():
+            mined = self.miner.mine(queries, self.hard_negatives)
+        self.counters.mining_seconds += time.perf_counter() - start
+        return mined
+
+    def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
+        self.counters.targets_trained += len(rows)
+        features = self._tokens.features(rows.cpu().numpy().astype(np.int64), rows.device)
+        return embed(self.model, features, "document", unit=self._unit)
+
+    def _task_loss(
+        self,
+        logits: Float[Tensor, "b c"],
+        rows: Int[Tensor, " c"],
+        label: Int[Tensor, " b"],
+        positives: Int[Tensor, "b p"],
+        within: Bool[Tensor, "b c"] | None,
+    ) -> Float[Tensor, ""]:
+        """Take the cross-entropy with the one-hot P*; known positives are not negatives."""
+        absent = (rows[None, :, None] == positives[:, None, :]).any(dim=2)
+        if within is not None:
+            absent = absent | ~within
+        absent.scatter_(1, label[:, None], False)
+        return functional.cross_entropy(logits.masked_fill(absent, -torch.inf), label)
+
+
+def _membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:
+    """Mark which candidates each query chose itself."""
+    mask = torch.zeros(len(place), candidates, dtype=torch.bool, device=place.device)
+    return mask.scatter_(1, place, True)

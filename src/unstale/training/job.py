@@ -1,0 +1,265 @@
+"""One training run, from a dataset and an encoder to a model folder and its results."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import set_seed
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint, texts_digest
+from unstale.corrector.losses import LossName
+from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.data.tokens import TokenStore, digest
+from unstale.encoders.embed import preprocess, prompt_of
+from unstale.encoders.load import max_length, tower_modules
+from unstale.errors import InputError
+from unstale.evaluation.metrics import means, measure, write_run
+from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.files import atomic_file, atomic_folder
+from unstale.paths import cache_folder
+from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.meter import Meter
+from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
+from unstale.training.trainer import FreshTrainer, miner_arguments
+
+
+def train(
+    dataset: RetrievalDataset,
+    model: SentenceTransformer,
+    output: Path,
+    *,
+    strategy: str = "corrected",
+    steps: int = 300,
+    batch_size: int = 64,
+    hard_negatives: int = 4,
+    uniform_negatives: int = 1,
+    share_candidates: bool = True,
+    sampling: Sampling = "top-k",
+    seed: int = 0,
+    scale: float = 20.0,
+    learning_rate: float = 1e-3,
+    corrector_hidden: tuple[int, ...] = (1536,),
+    corrector_lr: float = 1e-3,
+    corrector_weight: float = 10.0,
+    corrector_loss: LossName = "ce",
+    buffer: Path | None = None,
+    dtype: str = "float32",
+    eval_split: str = "test",
+    meter_steps: int | None = None,
+    probe_queries: int = 64,
+    probe_targets: int = 512,
+    save_steps: int = 0,
+    resume: bool = False,
+    trainer: dict[str, Any] | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Train an encoder in place, write `output/model` and return the run's results.
+
+    Args:
+        dataset: The corpus and its training pairs (split `train`).
+        model: The encoder, at its start; trained in place.
+        output: The run folder.
+        strategy: How candidates are chosen; see `STRATEGIES`.
+        steps: Optimizer steps.
+        batch_size: Queries a step.
+        hard_negatives: Targets mined for each query, before the union over the batch.
+        uniform_negatives: Targets drawn uniformly for each query.
+        share_candidates: Let all queries of a batch share their candidates.
+        sampling: `top-k`, or `gumbel` to sample from the softmax.
+        seed: Of data order, corrector and draws.
+        scale: The paper's beta.
+        learning_rate: Of the encoders.
+        corrector_hidden: Widths of the corrector's hidden layers.
+        corrector_lr: Learning rate of the corrector.
+        corrector_weight: Weight of the corrector's loss.
+        corrector_loss: `ce` or `mse`.
+        buffer: An embedded corpus to reuse; by default it is embedded into `output/buffer`.
+        dtype: Of a buffer embedded here.
+        eval_split: The split to measure on, before and after.
+        meter_steps: Steps between freshness readings; by default a tenth of the run.
+        probe_queries: Queries of the meter's probe.
+        probe_targets: Targets of the meter's probe, encoded at each reading.
+        save_steps: Steps between checkpoints; 0 for none.
+        resume: Go on from the last checkpoint in `output/checkpoints`.
+        trainer: Further `SentenceTransformerTrainingArguments`, which win over ours.
+        progress: Show progress bars.
+
+    Returns:
+        One entry of `runs` in `results.json`.
+    """
+    began = time.perf_counter()
+    kind = find_strategy(strategy)
+    pairs = dataset.split("train").pairs
+    evaluated = dataset.split(eval_split)
+    _check(steps, batch_size, len(pairs), hard_negatives + uniform_negatives, len(dataset.targets))
+    if kind.frozen:
+        freeze_targets(model)
+
+    set_seed(seed)
+    tokens = target_tokens(model, dataset, progress=progress)
+    embedding = time.perf_counter()
+    cache, embedded = None, 0
+    if kind.buffered or buffer is not None:
+        made_by = fingerprint(model, dataset.targets)
+        if buffer is not None:
+            cache = TargetBuffer.open(buffer, made_by)
+        else:
+            cache, embedded = embed_corpus(
+                model, tokens, output / "buffer", made_by, dtype=dtype, progress=progress
+            )
+    embedding = time.perf_counter() - embedding
+
+    evaluation = time.perf_counter()
+    rows = evaluated.query_rows
+    start_chunks = cache.chunks(16_384) if cache else fresh_chunks(model, tokens, progress=progress)
+    initial = means(measure(evaluated, rows, retrieve(model, dataset, rows, start_chunks)))
+    evaluation = time.perf_counter() - evaluation
+
+    recipe = Recipe(
+        targets=len(dataset.targets),
+        buffer=cache.in_memory(model.device) if cache else None,
+        seed=seed,
+        scale=scale,
+        hard_negatives=hard_negatives,
+        uniform_negatives=uniform_negatives,
+        sampling=sampling,
+        corrector_hidden=corrector_hidden,
+        corrector_loss=corrector_loss,
+    )
+    miner = build_miner(strategy, recipe)
+    loss = FreshNegativesLoss(
+        model,
+        miner,
+        tokens,
+        Positives(dataset, ["train"]),
+        scale=scale,
+        hard_negatives=hard_negatives,
+        corrector_weight=corrector_weight,
+        share_candidates=share_candidates,
+    )
+    arguments: dict[str, Any] = {
+        "output_dir": str(output / "checkpoints"),
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
+        "seed": seed,
+        "report_to": "none",
+        "logging_steps": max(1, steps // 20),
+        "save_strategy": "steps" if save_steps else "no",
+        "save_steps": save_steps or steps,
+        "dataloader_drop_last": True,
+        "dataloader_pin_memory": model.device.type != "cpu",
+        "use_cpu": model.device.type == "cpu",
+        "disable_tqdm": not progress,
+        **miner_arguments(model, miner, corrector_lr),
+        **(trainer or {}),
+    }
+    fresh_trainer = FreshTrainer(
+        model,
+        SentenceTransformerTrainingArguments(**arguments),
+        training_rows(dataset, pairs),
+        loss,
+        Meter(dataset, "train", tokens, scale=scale, queries=probe_queries, targets=probe_targets),
+        meter_steps or max(1, steps // 10),
+    )
+    training = time.perf_counter()
+    fresh_trainer.train(resume_from_checkpoint=resume and has_checkpoint(output))
+    training = time.perf_counter() - training
+
+    with atomic_folder(output / "model") as folder:
+        model.save_pretrained(str(folder))
+    if state := miner.state_dict():
+        with atomic_file(output / "corrector.safetensors") as file:
+            save_file({k: v.contiguous() for k, v in state.items()}, file)
+
+    final = time.perf_counter()
+    found = retrieve(model, dataset, rows, fresh_chunks(model, tokens, progress=progress))
+    metrics = means(measure(evaluated, rows, found))
+    write_run(output / f"{eval_split}.run", dataset, rows, found, strategy)
+    evaluation += time.perf_counter() - final
+    counters = asdict(loss.counters)
+    mining = counters.pop("mining_seconds")
+    return {
+        "strategy": strategy,
+        "seed": seed,
+        "steps": steps,
+        "split": eval_split,
+        "initial_metrics": initial,
+        "metrics": metrics,
+        "targets_embedded": embedded,
+        **counters,
+        "seconds": {
+            "total": time.perf_counter() - began,
+            "embedding": embedding,
+            "mining": mining,
+            "evaluation": evaluation,
+            "training": training,
+        },
+        "steps_per_second": steps / training,
+        "truncated_targets": tokens.truncated,
+        "freshness": [asdict(f) for f in fresh_trainer.freshness],
+    }
+
+
+def target_tokens(
+    model: SentenceTransformer, dataset: RetrievalDataset, *, progress: bool = True
+) -> TokenStore:
+    """Tokenise the corpus for the model's target tower, or take it from the cache."""
+    tower = tower_modules(model, "document")
+    tokenizer = next(t for m in tower.modules() if (t := getattr(m, "tokenizer", None)) is not None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    limit = max_length(model, "document")
+    key = digest(
+        [
+            backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer),
+            type(tower[0]).__name__,  # type: ignore[index]
+            prompt_of(model, "document"),
+            str(limit),
+            texts_digest(dataset.targets),
+        ]
+    )
+    return TokenStore.build(
+        dataset.targets,
+        lambda texts: preprocess(model, texts, "document"),
+        cache_folder() / "tokens" / key[:20],
+        pad=getattr(tokenizer, "pad_token_id", None) or 0,
+        max_length=limit,
+        progress=progress,
+    )
+
+
+def training_rows(dataset: RetrievalDataset, pairs: np.ndarray) -> Dataset:
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
+    texts = dataset.queries.take(pairs[:, 0])
+    return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
+
+
+def freeze_targets(model: SentenceTransformer) -> None:
+    """Stop training the target tower, which must share nothing with the query's."""
+    query = {id(p) for p in tower_modules(model, "query").parameters()}
+    for parameter in tower_modules(model, "document").parameters():
+        if id(parameter) in query:
+            raise InputError("a frozen target encoder needs separate towers (--towers separate)")
+        parameter.requires_grad = False
+
+
+def has_checkpoint(output: Path) -> bool:
+    """Tell whether a run left a checkpoint to go on from."""
+    return any((output / "checkpoints").glob("checkpoint-*"))
+
+
+def _check(steps: int, batch_size: int, pairs: int, negatives: int, targets: int) -> None:
+    if steps < 1 or batch_size < 1:
+        raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
+    if pairs < batch_size:
+        raise InputError(f"a batch of {batch_size} needs as many training pairs; there are {pairs}")
+    if negatives >= targets:
+        raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")

@@ -1,0 +1,100 @@
+"""The freshness meter: how stale is what the miner sees, and how much does correction mend?"""
+
+from dataclasses import asdict, dataclass
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from torch.nn import functional
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.miners.miner import Miner
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """One reading: the cached view of the probe against the encoder as it is now.
+
+    `cosine` is the mean cosine of cached and true embeddings (1 is fresh), `kl` is KL(P || P') of
+    the softmaxes over the probe's targets (0 is fresh), `overlap` the share of the true top-k
+    that the cached view finds (1 is fresh). A cosine can mislead for a corrector trained by
+    cross-entropy, which is free to shift all targets by a common vector; the other two cannot.
+    """
+
+    step: int
+    cosine_stale: float
+    cosine_corrected: float | None
+    kl_stale: float
+    kl_corrected: float | None
+    overlap_stale: float
+    overlap_corrected: float | None
+
+    def logs(self) -> dict[str, float]:
+        """Name the values as a Trainer logs them."""
+        values = {k: v for k, v in asdict(self).items() if v is not None and k != "step"}
+        return {f"freshness/{k}": v for k, v in values.items()}
+
+
+@final
+class Meter:
+    """Read the freshness of a fixed probe: some queries, their positives and other targets."""
+
+    def __init__(
+        self,
+        dataset: RetrievalDataset,
+        split: str,
+        tokens: TokenStore,
+        *,
+        scale: float,
+        queries: int = 64,
+        targets: int = 512,
+        k: int = 10,
+        seed: int = 0,
+    ) -> None:
+        random = np.random.default_rng(seed)
+        pairs = dataset.split(split).pairs
+        chosen = pairs[random.permutation(len(pairs))[:queries]]
+        others = random.permutation(len(dataset.targets))
+        rows = np.concatenate([chosen[:, 1], others])
+        first = np.sort(np.unique(rows, return_index=True)[1])  # distinct, positives first
+        self.rows: Int[ndarray, " n"] = rows[first][: max(targets, len(chosen))]
+        self.texts = dataset.queries.take(chosen[:, 0])
+        self.k = min(k, len(self.rows))
+        self.scale = scale
+        self._tokens = tokens
+
+    @torch.no_grad()
+    def read(self, model: SentenceTransformer, miner: Miner, step: int) -> Freshness | None:
+        """Compare the miner's view of the probe with the encoder's; None if it caches nothing."""
+        view = miner.view(torch.from_numpy(self.rows).to(model.device))
+        if view is None:
+            return None
+        queries = embed_queries(model, self.texts)
+        true = embed_targets(model, self._tokens, self.rows)
+        stale = self._compare(queries, true, view.stale.cpu())
+        corrected: tuple[float | None, ...] = (None, None, None)
+        if view.corrected is not None:
+            corrected = self._compare(queries, true, view.corrected.cpu())
+        values = [v for pair in zip(stale, corrected, strict=True) for v in pair]
+        return Freshness(step, *values)  # type: ignore[arg-type]
+
+    def _compare(
+        self,
+        queries: Float[Tensor, "q d"],
+        true: Float[Tensor, "n d"],
+        cached: Float[Tensor, "n d"],
+    ) -> tuple[float, float, float]:
+        cosine = functional.cosine_similarity(true, cached).mean()
+        scores, guess = queries @ true.T, queries @ cached.T
+        log_p = torch.log_softmax(self.scale * scores, dim=1)
+        log_q = torch.log_softmax(self.scale * guess, dim=1)
+        kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
+        best, found = scores.topk(self.k).indices, guess.topk(self.k).indices
+        overlap = (best[:, :, None] == found[:, None, :]).any(dim=2).float().mean()
+        return float(cosine), float(kl), float(overlap)

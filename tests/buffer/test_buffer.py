@@ -1,0 +1,171 @@
+"""A buffer on disk: written once, opened memory-mapped, refused to whoever did not make it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
+from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.encoders.embed import embed_targets
+from unstale.encoders.load import load_encoder
+from unstale.errors import InputError
+from unstale.training.job import target_tokens
+
+
+def write(
+    model: SentenceTransformer, dataset: RetrievalDataset, folder: Path, **options
+) -> tuple[TargetBuffer, int]:
+    tokens = target_tokens(model, dataset, progress=False)
+    made_by = fingerprint(model, dataset.targets)
+    return embed_corpus(model, tokens, folder, made_by, progress=False, **options)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 0.0), ("float16", 1e-3)])
+def test_shards_hold_every_targets_embedding(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    dtype: str,
+    error: float,
+) -> None:
+    buffer, embedded = write(static_model, dataset, tmp_path / "b", dtype=dtype, shard_rows=50)
+    assert (len(buffer), buffer.dim, embedded) == (120, 16, 120)
+    assert [len(s) for s in buffer.shards] == [50, 50, 20]
+    tokens = target_tokens(static_model, dataset, progress=False)
+    fresh = embed_targets(static_model, tokens, np.arange(120))
+    torch.testing.assert_close(buffer[torch.arange(120)], fresh, atol=error, rtol=0)
+    rows = torch.tensor([119, 0, 51, 50, 49])
+    assert torch.equal(buffer[rows], buffer[torch.arange(120)][rows])
+    chunks = list(buffer.chunks(33))
+    assert [start for start, _ in chunks] == [0, 33, 50, 83, 100]
+    assert torch.equal(torch.cat([c for _, c in chunks]), buffer[torch.arange(120)])
+    assert torch.equal(buffer.in_memory()[rows], buffer[rows])
+
+
+def test_a_finished_buffer_is_reused(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    first, _ = write(static_model, dataset, tmp_path / "b")
+    again, embedded = write(static_model, dataset, tmp_path / "b")
+    assert embedded == 0
+    assert torch.equal(first[torch.arange(120)], again[torch.arange(120)])
+
+
+def test_separate_towers_that_start_equal_share_a_buffer(
+    bert_folder: Path, dataset: RetrievalDataset
+) -> None:
+    tied = load_encoder(str(bert_folder), device="cpu")
+    separate = load_encoder(str(bert_folder), towers="separate", device="cpu")
+    assert fingerprint(tied, dataset.targets) == fingerprint(separate, dataset.targets)
+
+
+@pytest.mark.parametrize("change", ["weights", "texts", "prompt", "max_length"])
+def test_a_buffer_of_something_else_is_refused_and_says_what_differs(
+    bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path, change: str
+) -> None:
+    model = load_encoder(str(bert_folder), device="cpu")
+    write(model, dataset, tmp_path / "b")
+    targets = dataset.targets
+    if change == "weights":
+        with torch.no_grad():
+            next(model.parameters()).view(-1)[5] += 1e-3
+    elif change == "texts":
+        texts = [t for _, c in targets.chunks(120) for t in c]
+        targets = Texts.of([texts[1], texts[0], *texts[2:]])
+    elif change == "prompt":
+        model = load_encoder(str(bert_folder), target_prompt="say: ", device="cpu")
+    else:
+        model = load_encoder(str(bert_folder), target_max_length=7, device="cpu")
+    with pytest.raises(InputError, match=f"made by something else. {change}: the buffer has"):
+        TargetBuffer.open(tmp_path / "b", fingerprint(model, targets))
+
+
+def test_damage_is_named(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    write(static_model, dataset, folder, shard_rows=50)
+    shard = folder / "shard-00001.safetensors"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-7])
+    with pytest.raises(InputError, match=r"shard-00001\.safetensors has .* bytes"):
+        TargetBuffer.open(folder)
+    shard.unlink()
+    with pytest.raises(InputError, match=r"lacks its shard shard-00001"):
+        TargetBuffer.open(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["shards"][1]["file"] = "../secret"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"outside the folder: '\.\./secret'"):
+        TargetBuffer.open(folder)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="not the manifest"):
+        TargetBuffer.open(folder)
+    with pytest.raises(InputError, match="not a buffer"):
+        TargetBuffer.open(tmp_path)
+
+
+_SLOW_EMBED = """
+import sys, time
+from pathlib import Path
+from unstale.cli.main import main
+from unstale.encoders import embed
+plain = embed.embed
+def slow(*args, **kwargs):
+    time.sleep(0.4)
+    return plain(*args, **kwargs)
+embed.embed = slow
+main(["embed", "--data", sys.argv[1], "--model", "tiny", "--device", "cpu",
+      "--shard-rows", "20", "--output", sys.argv[2]])
+"""
+
+
+def test_a_killed_embedding_goes_on_where_it_was(beir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SLOW_EMBED, str(beir), str(folder)], stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 100
+        while len(list(folder.glob("shard-*"))) < 2:
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finished = [
+        s for s in json.loads((folder / "manifest.json").read_text())["shards"] if "sha256" in s
+    ]
+    assert 1 <= len(finished) < 6
+    with pytest.raises(InputError, match="unfinished"):
+        TargetBuffer.open(folder)
+
+    from unstale.data.beir import read_beir
+
+    dataset, model = read_beir(beir), load_encoder("tiny", device="cpu")
+    resumed, embedded = write(model, dataset, folder, shard_rows=20)
+    assert embedded == 120 - 20 * len(finished)
+    whole, _ = write(model, dataset, tmp_path / "whole", shard_rows=20)
+    assert torch.equal(resumed[torch.arange(120)], whole[torch.arange(120)])
+
+
+def test_a_nan_is_stopped_before_it_is_written(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    with torch.no_grad():
+        static_model[0].embedding.weight.fill_(float("nan"))
+    with pytest.raises(InputError, match="NaN or infinity for the target in row 0"):
+        write(static_model, dataset, tmp_path / "b")
+    assert not list((tmp_path / "b").glob("shard-*"))

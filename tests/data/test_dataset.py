@@ -1,0 +1,39 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
+
+
+def make(targets: list[str], pairs: list[tuple[int, int]], queries: int) -> RetrievalDataset:
+    table = np.array(pairs, np.int64)
+    return RetrievalDataset(
+        name="made",
+        target_ids=Texts.of([f"t{i}" for i in range(len(targets))]),
+        targets=Texts.of(targets),
+        query_ids=Texts.of([f"q{i}" for i in range(queries)]),
+        queries=Texts.of([f"query {i}" for i in range(queries)]),
+        qrels={"train": Qrels(table[:, 0], table[:, 1], np.ones(len(table), np.int64))},
+    )
+
+
+def test_groups_point_to_the_first_row_of_a_text() -> None:
+    assert Texts.of(["a", "b", "a", "c", "b"]).groups.tolist() == [0, 1, 0, 3, 1]
+
+
+def test_positives_hold_the_twins_of_each_positive() -> None:
+    dataset = make(["a", "b", "a", "c"], [(0, 0), (0, 3), (1, 1)], queries=3)
+    rows = Positives(dataset, ["train"])(np.array([1, 0, 2]))
+    assert rows.tolist() == [[1, -1, -1], [0, 2, 3], [-1, -1, -1]]
+
+
+@given(st.data())
+def test_positives_equal_the_definition(data: st.DataObject) -> None:
+    texts = data.draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=12))
+    place = st.tuples(st.integers(0, 3), st.integers(0, len(texts) - 1))
+    pairs = data.draw(st.lists(place, min_size=1, max_size=10, unique=True))
+    found = Positives(make(texts, pairs, queries=4), ["train"])(np.arange(4))
+    for query in range(4):
+        relevant = {texts[t] for q, t in pairs if q == query}
+        expected = [i for i, text in enumerate(texts) if text in relevant]
+        assert [r for r in found[query].tolist() if r >= 0] == expected

@@ -1,0 +1,40 @@
+import torch
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.search.draws import Gumbel, bits
+from unstale.search.exact import Draw, Exact
+
+
+def test_a_draw_is_a_function_of_its_key_alone() -> None:
+    queries, rows = torch.arange(5), torch.arange(100)
+    whole = bits(1, 2, queries, rows)
+    assert torch.equal(bits(1, 2, queries[3:4], rows[50:]), whole[3:4, 50:])
+    for other in (bits(2, 2, queries, rows), bits(1, 3, queries, rows)):
+        assert (other == whole).float().mean() < 0.01
+    assert len(whole.unique()) == whole.numel()
+    assert (whole >= 0).all()
+
+
+def test_bits_look_uniform() -> None:
+    draws = bits(0, 0, torch.arange(200), torch.arange(500)).double() / 2.0**63
+    counts = torch.histc(draws.float(), bins=10, min=0, max=1)
+    # 100,000 draws in 10 bins: 10,000 each, standard deviation sqrt(1e5 * .1 * .9) = 95.
+    assert (counts - 10_000).abs().max() < 5 * 95
+
+
+def test_first_draw_frequencies_match_the_softmax() -> None:
+    torch.manual_seed(0)
+    stale, query, scale, draws = torch.randn(6, 4), torch.randn(1, 4), 1.5, 20_000
+    p = torch.softmax(scale * query @ stale.T, dim=1)[0]
+    search = Exact(TargetBuffer([stale]))
+    draw = Draw(Gumbel(seed=0, scale=scale), step=7, queries=torch.arange(draws))
+    first = search.top_k(query.expand(draws, 4).contiguous(), 2, draw=draw).rows
+    frequency = torch.bincount(first[:, 0], minlength=6) / draws
+    spread = (p * (1 - p) / draws).sqrt()  # standard deviation of a frequency
+    assert ((frequency - p).abs() < 5 * spread).all()
+    # The second draw is from what is left: P(second = j) = sum_i p_i p_j / (1 - p_i).
+    second = torch.stack(
+        [sum(p[i] * p[j] / (1 - p[i]) for i in range(6) if i != j) for j in range(6)]
+    )
+    found = torch.bincount(first[:, 1], minlength=6) / draws
+    assert ((found - second).abs() < 5 * (second * (1 - second) / draws).sqrt()).all()

@@ -1,0 +1,197 @@
+"""What a stock trainer would get wrong with a loss that owns weights."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.load import load_encoder
+from unstale.errors import InputError
+from unstale.evaluation.metrics import means, measure
+from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.training.job import target_tokens, train
+
+SMALL = {
+    "steps": 6,
+    "batch_size": 8,
+    "hard_negatives": 2,
+    "corrector_hidden": (24,),
+    "learning_rate": 1e-2,
+    "probe_queries": 8,
+    "probe_targets": 40,
+    "progress": False,
+}
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {
+        f"{file.parent.name}/{k}": v
+        for file in sorted(folder.rglob("*.safetensors"))
+        for k, v in load_file(file).items()
+    }
+
+
+@pytest.fixture
+def start(bert_folder: Path):
+    def load() -> SentenceTransformer:
+        return load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")
+
+    return load
+
+
+def test_the_correctors_weight_does_not_touch_the_encoders_update(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """One step from the same start, so with the same candidates; clipping is on (norm 1)."""
+    options = SMALL | {"steps": 1, "trainer": {"max_grad_norm": 0.1}}
+    for weight in (0.0, 10.0):
+        train(dataset, start(), tmp_path / str(weight), corrector_weight=weight, **options)
+    zero, ten = (weights(tmp_path / w / "model") for w in ("0.0", "10.0"))
+    assert zero.keys() == ten.keys()
+    for name, value in zero.items():
+        assert torch.equal(value, ten[name]), name
+
+
+def test_the_corrector_is_clipped_by_its_own_norm(
+    start, dataset: RetrievalDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unstale.training.trainer import FreshTrainer
+
+    norms: list[tuple[float, float]] = []
+    plain = FreshTrainer._clip_grad_norm
+
+    def watch(self: FreshTrainer, model):
+        result = plain(self, model)
+        own = [p.grad for p in self.fresh_loss.miner.parameters() if p.grad is not None]
+        encoders = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norms.append(
+            tuple(torch.cat([g.flatten() for g in gs]).norm().item() for gs in (own, encoders))
+        )
+        return result
+
+    monkeypatch.setattr(FreshTrainer, "_clip_grad_norm", watch)
+    options = SMALL | {"corrector_weight": 1e6, "trainer": {"max_grad_norm": 0.01}}
+    train(dataset, start(), tmp_path / "run", **options)
+    assert len(norms) == 6
+    for own, encoders in norms[1:]:  # at the first step fresh equals stale: nothing to learn
+        assert own == pytest.approx(0.01, rel=1e-3)
+        assert encoders == pytest.approx(0.01, rel=1e-3)
+
+
+def test_accumulation_averages_the_gradients_of_its_parts(
+    start, dataset: RetrievalDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two halves accumulated give the mean of what each gives alone, for both sets of weights."""
+    from unstale.training.trainer import FreshTrainer
+
+    grads: list[list[torch.Tensor]] = []
+    plain = FreshTrainer._clip_grad_norm
+
+    def watch(self: FreshTrainer, model):
+        own = [*self.model.parameters(), *self.fresh_loss.miner.parameters()]
+        grads.append([p.grad.clone() for p in own if p.grad is not None])
+        return plain(self, model)
+
+    monkeypatch.setattr(FreshTrainer, "_clip_grad_norm", watch)
+    options = SMALL | {"learning_rate": 0.0, "corrector_lr": 0.0, "uniform_negatives": 0}
+    train(dataset, start(), tmp_path / "parts", **options | {"steps": 2, "batch_size": 4})
+    halves = options | {"steps": 1, "batch_size": 4}
+    train(
+        dataset, start(), tmp_path / "whole", trainer={"gradient_accumulation_steps": 2}, **halves
+    )
+    first, second, whole = grads
+    for a, b, c in zip(first, second, whole, strict=True):
+        torch.testing.assert_close((a + b) / 2, c)
+
+
+@pytest.mark.parametrize("strategy", ["corrected", "stale"])
+def test_a_resumed_run_ends_where_an_uninterrupted_one_ends(
+    start, dataset: RetrievalDataset, tmp_path: Path, strategy: str
+) -> None:
+    options = SMALL | {"save_steps": 3, "strategy": strategy, "sampling": "gumbel"}
+    whole = train(dataset, start(), tmp_path / "whole", **options)
+    run = tmp_path / "resumed"
+    shutil.copytree(tmp_path / "whole", run)
+    shutil.rmtree(run / "checkpoints" / "checkpoint-6")  # as if killed between steps 3 and 6
+    shutil.rmtree(run / "model")
+    resumed = train(dataset, start(), run, resume=True, **options)
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["freshness"] == whole["freshness"]
+    assert resumed["targets_trained"] == whole["targets_trained"]
+    for name, value in weights(tmp_path / "whole" / "model").items():
+        assert torch.equal(value, weights(run / "model")[name]), name
+    if strategy == "corrected":
+        ours, theirs = (load_file(r / "corrector.safetensors") for r in (run, tmp_path / "whole"))
+        assert all(torch.equal(ours[k], theirs[k]) for k in theirs)
+
+
+def test_a_checkpoint_restores_corrector_and_optimizer(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    options = SMALL | {"save_steps": 3}
+    train(dataset, start(), tmp_path / "run", **options)
+    saved = load_file(tmp_path / "run" / "checkpoints" / "checkpoint-3" / "miner.safetensors")
+    assert saved["miner.network.layers.1.weight"].abs().max() > 0  # learnt, and saved
+    state = torch.load(
+        tmp_path / "run" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True
+    )
+    shapes = {tuple(s["exp_avg"].shape) for s in state["state"].values()}
+    assert tuple(saved["miner.network.layers.1.weight"].shape) in shapes
+    assert not list((tmp_path / "run").rglob("training_args.bin"))  # nothing of ours is pickled
+
+
+@pytest.mark.parametrize("towers", ["tied", "separate"])
+@pytest.mark.parametrize("kind", ["tiny", "bert"])
+def test_the_trained_folder_is_plain_sentence_transformers_with_the_same_metrics(
+    bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path, kind: str, towers: str
+) -> None:
+    name = "tiny" if kind == "tiny" else str(bert_folder)
+    model = load_encoder(
+        name,
+        towers=towers,  # type: ignore[arg-type]
+        query_prompt="ask: ",
+        target_max_length=9,
+        device="cpu",
+    )
+    result = train(dataset, model, tmp_path / "run", **SMALL)
+    plain = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    qrels = dataset.split("test")
+    queries = torch.tensor(plain.encode_query(dataset.queries.take(qrels.query_rows)))
+    targets = torch.tensor(plain.encode_document(dataset.targets.take(range(120))))
+    best = (queries @ targets.T).topk(100, dim=1)
+    from unstale.search.exact import TopK
+
+    assert means(measure(qrels, qrels.query_rows, TopK(*best))) == pytest.approx(result["metrics"])
+
+
+def test_freezing_needs_separate_towers_and_freezes_one(
+    bert_folder: Path, start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    tied = load_encoder(str(bert_folder), device="cpu")
+    with pytest.raises(InputError, match="needs separate towers"):
+        train(dataset, tied, tmp_path / "tied", strategy="stale-frozen", **SMALL)
+    before, model = start(), start()
+    train(dataset, model, tmp_path / "run", strategy="stale-frozen", **SMALL)
+    tokens = target_tokens(model, dataset, progress=False)
+    rows = np.arange(len(tokens))
+    from unstale.encoders.embed import embed_queries, embed_targets
+
+    assert torch.equal(embed_targets(model, tokens, rows), embed_targets(before, tokens, rows))
+    texts = dataset.queries.take([0, 1])
+    assert not torch.allclose(embed_queries(model, texts), embed_queries(before, texts))
+
+
+def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> None:
+    result = train(dataset, start(), tmp_path / "run", **SMALL | {"steps": 60})
+    assert result["metrics"]["ndcg@10"] > result["initial_metrics"]["ndcg@10"] + 0.1
+    assert result["targets_reembedded"] == 0
+    assert result["targets_embedded"] == 120
+    tokens = target_tokens(start(), dataset, progress=False)
+    rows = dataset.split("test").query_rows
+    found = retrieve(start(), dataset, rows, fresh_chunks(start(), tokens, progress=False))
+    assert means(measure(dataset.split("test"), rows, found)) == result["initial_metrics"]
