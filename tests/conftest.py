@@ -80,7 +80,7 @@ def static_model() -> SentenceTransformer:
 
 @pytest.fixture(scope="session")
 def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A transformer of 3 layers and 32 dimensions, with dropout, as a sentence-transformers folder."""
+    """A transformer of 3 layers and 32 dimensions, with dropout, in a folder."""
     torch.manual_seed(0)
     base = tmp_path_factory.mktemp("bert")
     config = BertConfig(

@@ -145,9 +145,8 @@ def test_a_killed_embedding_goes_on_where_it_was(beir: Path, tmp_path: Path) -> 
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    finished = [
-        s for s in json.loads((folder / "manifest.json").read_text())["shards"] if "sha256" in s
-    ]
+    shards = json.loads((folder / "manifest.json").read_text())["shards"]
+    finished = [s for s in shards if "sha256" in s]
     assert 1 <= len(finished) < 6
     with pytest.raises(InputError, match="unfinished"):
         TargetBuffer.open(folder)

@@ -102,5 +102,5 @@ def test_bad_answers_are_refused(folder: Path) -> None:
 
 
 def test_unknown_split_lists_those_there_are(beir: Path) -> None:
-    with pytest.raises(InputError, match="no split 'validation'.*dev.*test.*train"):
+    with pytest.raises(InputError, match=r"no split 'validation'.*dev.*test.*train"):
         read_beir(beir).split("validation")

@@ -51,7 +51,8 @@ def test_mines_distinct_rows_that_are_not_positives(name: str, sampling: str, un
     assert rows.shape == (B, 0 if name == "in-batch" else K + uniform)
     assert not (rows[:, :, None] == queries.positives[:, None, :]).any()
     if rows.numel():
-        assert rows.min() >= 0 and rows.max() < N
+        assert rows.min() >= 0
+        assert rows.max() < N
     for hard in rows[:, :K].tolist():
         assert len(set(hard)) == len(hard)
 

@@ -33,8 +33,7 @@ def test_first_draw_frequencies_match_the_softmax() -> None:
     spread = (p * (1 - p) / draws).sqrt()  # standard deviation of a frequency
     assert ((frequency - p).abs() < 5 * spread).all()
     # The second draw is from what is left: P(second = j) = sum_i p_i p_j / (1 - p_i).
-    second = torch.stack(
-        [sum(p[i] * p[j] / (1 - p[i]) for i in range(6) if i != j) for j in range(6)]
-    )
+    others = p[None, :] * p[:, None] / (1 - p[:, None])  # (i, j)
+    second = others.sum(dim=0) - others.diagonal()
     found = torch.bincount(first[:, 1], minlength=6) / draws
     assert ((found - second).abs() < 5 * (second * (1 - second) / draws).sqrt()).all()

@@ -22,7 +22,7 @@ def setup(
     buffer = TargetBuffer([embed_targets(model, tokens, np.arange(len(tokens)))])
     torch.manual_seed(0)
     miner = {
-        "in-batch": lambda: InBatch(),
+        "in-batch": InBatch,
         "stale": lambda: Stale(buffer),
         "corrected": lambda: Corrected(buffer, Corrector(buffer.dim, (24,)), scale=20.0),
         "mixed": lambda: Mixed(Stale(buffer), Uniform(len(buffer), 0), 2),

@@ -65,7 +65,7 @@ def test_on_known_drift_the_corrector_lowers_kl_and_mines_more_of_the_true_top_k
         found, true = other.mine(batch, 20), (queries @ fresh.T).topk(20).indices
         return (true[:, :, None] == found[:, None, :]).any(2).float().mean().item()
 
-    for step in range(400):
+    for _ in range(400):
         rows = torch.randperm(n)[:100]
         some = queries[torch.randperm(300)[:16]]
         optimizer.zero_grad()

@@ -74,10 +74,8 @@ class TargetBuffer:
             expected: The fingerprint of the encoder and corpus that want to use it.
         """
         manifest = read_manifest(folder)
-        if expected is not None and (unlike := differences(manifest["fingerprint"], expected)):
-            raise InputError(
-                f"the buffer {folder} was made by something else. " + "; ".join(unlike)
-            )
+        if expected is not None:
+            check_maker(folder, manifest, expected)
         missing = [s["file"] for s in manifest["shards"] if not s.get("sha256")]
         if missing:
             raise InputError(f"the buffer {folder} is unfinished: {len(missing)} shards to embed")
@@ -97,6 +95,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not complete or manifest["format"] != FORMAT or manifest["dtype"] not in DTYPES:
         raise InputError(f"{path} is not the manifest of a buffer of format {FORMAT}")
     return manifest
+
+
+def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -> None:
+    """Refuse a buffer that another encoder or corpus made, and say what differs."""
+    if unlike := differences(manifest["fingerprint"], expected):
+        raise InputError(f"the buffer {folder} was made by something else. {'; '.join(unlike)}")
 
 
 def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Tensor:

@@ -9,8 +9,15 @@ from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from tqdm import tqdm
 
-from unstale.buffer.buffer import DTYPES, FORMAT, MANIFEST, TargetBuffer, read_manifest
-from unstale.buffer.fingerprint import Fingerprint, differences
+from unstale.buffer.buffer import (
+    DTYPES,
+    FORMAT,
+    MANIFEST,
+    TargetBuffer,
+    check_maker,
+    read_manifest,
+)
+from unstale.buffer.fingerprint import Fingerprint
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
 from unstale.errors import InputError
@@ -47,13 +54,10 @@ def embed_corpus(
         raise InputError(f"a buffer holds {' or '.join(DTYPES)}, not {dtype!r}")
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder)
-        if unlike := differences(manifest["fingerprint"], made_by):
-            raise InputError(
-                f"the buffer {folder} was made by something else. " + "; ".join(unlike)
-            )
+        check_maker(folder, manifest, made_by)
     else:
-        rows = [len(r) for r in _ranges(len(tokens), shard_rows)]
-        shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(rows)]
+        sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
+        shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
         manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
         manifest |= {"dtype": dtype, "shards": shards}
         write_json(folder / MANIFEST, manifest)
@@ -80,7 +84,3 @@ def embed_corpus(
             write_json(folder / MANIFEST, manifest)
             embedded += len(rows)
     return TargetBuffer.open(folder, made_by), embedded
-
-
-def _ranges(total: int, size: int) -> list[range]:
-    return [range(start, min(start + size, total)) for start in range(0, total, size)]

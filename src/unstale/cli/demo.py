@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
@@ -33,12 +34,11 @@ def run(chosen: options.Demo) -> None:
     write_results(output, dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(_meaning(*runs))
-    print(
-        f'\nresults: {output / RESULTS}\ntry:     unstale search "parse an ISO date" --run {output}'
-    )
+    print(f"\nresults: {output / RESULTS}")
+    print(f'try:     unstale search "parse an ISO date" --run {output}')
 
 
-def _meaning(stale: dict, corrected: dict) -> str:  # type: ignore[type-arg]
+def _meaning(stale: dict[str, Any], corrected: dict[str, Any]) -> str:
     """Say in a sentence what the two rows mean, whichever way they came out."""
     gain = 100 * (corrected["metrics"]["recall@10"] - stale["metrics"]["recall@10"])
     last = corrected["freshness"][-1]

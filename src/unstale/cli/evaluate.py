@@ -1,6 +1,7 @@
 """`unstale evaluate`."""
 
 import time
+from typing import Any
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
@@ -28,7 +29,7 @@ def run(chosen: options.Evaluate) -> None:
     metrics = means(measure(qrels, rows, found))
     write_run(output / f"{chosen.split}.run", dataset, rows, found, "unstale")
     seconds = time.perf_counter() - began
-    result = {
+    result: dict[str, Any] = {
         "strategy": "none",
         "seed": None,
         "steps": 0,

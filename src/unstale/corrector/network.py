@@ -1,6 +1,7 @@
 """The target corrector network h: a small residual MLP over stale embeddings."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -32,9 +33,7 @@ class Corrector(nn.Module):
         if min([dim, *hidden]) < 1:
             raise InputError(f"a corrector needs widths of at least 1, not {[dim, *hidden]}")
         widths = [dim, *hidden, dim]
-        self.layers = nn.ModuleList(
-            nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 

@@ -60,7 +60,7 @@ class Texts(Sequence[str]):
 @final
 @dataclass(frozen=True)
 class Qrels:
-    """Judgements of one split, one entry a (query row, target row, grade); grade > 0 is relevant."""
+    """Judgements of one split: (query row, target row, grade), relevant if the grade is above 0."""
 
     query: Int[ndarray, " m"]
     target: Int[ndarray, " m"]

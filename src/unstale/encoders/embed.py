@@ -5,7 +5,7 @@ An encoder here *is* a `SentenceTransformer`. Its routes are named by sentence-t
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ TOKENS_PER_BATCH = 16_384
 def prompt_of(model: SentenceTransformer, task: Task) -> str:
     """Return the prompt that `encode_query` or `encode_document` would put before a text."""
     names = ["query"] if task == "query" else ["document", "passage", "corpus"]
-    return next((model.prompts[n] for n in names if model.prompts.get(n)), "")
+    return next((prompt for n in names if (prompt := model.prompts.get(n))), "")
 
 
 def preprocess(model: SentenceTransformer, texts: Sequence[str], task: Task) -> Features:
@@ -106,7 +106,7 @@ def dimension(model: SentenceTransformer) -> int:
         features = preprocess(model, ["one"], "document")
         with torch.no_grad(), evaluating(model):
             width = embed(model, features, "document", unit=False).shape[1]
-    return cast(int, width)
+    return width
 
 
 class evaluating:  # noqa: N801 - used as a statement, like torch.no_grad

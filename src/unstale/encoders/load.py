@@ -2,10 +2,10 @@
 
 import copy
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.base.modules import Module, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 
@@ -106,13 +106,13 @@ def _keep_layers(model: SentenceTransformer, layers: int, name: str) -> None:
 
 def _separate(model: SentenceTransformer) -> SentenceTransformer:
     """Give each side a copy of the whole stack."""
-    document = list(model.children())
+    document = cast(list[Module], list(model.children()))
     query = copy.deepcopy(document)  # a Router of the same modules would share every weight
     router = Router.for_query_document(query_modules=query, document_modules=document)
     return SentenceTransformer(
         modules=[router],
         device=str(model.device),
-        prompts=dict(model.prompts),
+        prompts={k: v for k, v in model.prompts.items() if v is not None},
         similarity_fn_name=model.similarity_fn_name,
     )
 

@@ -220,7 +220,7 @@ def target_tokens(
     key = digest(
         [
             backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer),
-            type(tower[0]).__name__,  # type: ignore[index]
+            type(tower[0]).__name__,
             prompt_of(model, "document"),
             str(limit),
             texts_digest(dataset.targets),

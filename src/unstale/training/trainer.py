@@ -70,7 +70,7 @@ class FreshTrainer(SentenceTransformerTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save the model as a plain folder and the miner beside it; nothing pickled."""
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
         save_file(
@@ -81,7 +81,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         state["freshness"] = [asdict(f) for f in self.freshness]  # type: ignore[assignment]
         (folder / MINER_STATE).write_text(json.dumps(state), "utf-8")
 
-    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
         folder = Path(checkpoint_path)
         self.fresh_loss.miner.load_state_dict(load_file(folder / MINER_WEIGHTS))
