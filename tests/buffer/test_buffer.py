@@ -19,8 +19,8 @@ from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.training.job import target_tokens
 
 
 def write(

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries, embed_targets, token_batches
-from unstale.training.job import target_tokens
+from unstale.encoders.tokenise import target_tokens
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 200))

@@ -7,10 +7,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.metrics import MEASURES, means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.search.exact import TopK
-from unstale.training.job import target_tokens
 
 
 def test_by_hand() -> None:

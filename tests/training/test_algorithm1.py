@@ -9,10 +9,10 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, embed_targets, preprocess
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners import Corrected, InBatch, Mixed, Stale, Uniform
 from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.job import target_tokens
 
 
 def setup(

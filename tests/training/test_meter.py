@@ -9,8 +9,8 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_targets
+from unstale.encoders.tokenise import target_tokens
 from unstale.miners import Corrected, InBatch, Queries, Stale
-from unstale.training.job import target_tokens
 from unstale.training.meter import Meter
 
 

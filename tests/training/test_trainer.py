@@ -11,10 +11,11 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.load import load_encoder
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
-from unstale.training.job import target_tokens, train
+from unstale.training.job import train
 
 SMALL = {
     "steps": 6,

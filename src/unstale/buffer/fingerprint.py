@@ -6,7 +6,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import Texts
-from unstale.data.tokens import digest
 from unstale.encoders.embed import is_cosine, prompt_of
 from unstale.encoders.load import max_length, tower_modules
 
@@ -20,7 +19,7 @@ def fingerprint(model: SentenceTransformer, targets: Texts) -> Fingerprint:
     """
     return {
         "weights": _weights(model),
-        "texts": texts_digest(targets),
+        "texts": targets.digest,
         "targets": len(targets),
         "prompt": prompt_of(model, "document"),
         "max_length": max_length(model, "document"),
@@ -35,14 +34,6 @@ def differences(found: Fingerprint, expected: Fingerprint) -> list[str]:
         for key in sorted(found.keys() | expected.keys())
         if found.get(key) != expected.get(key)
     ]
-
-
-def texts_digest(texts: Texts) -> str:
-    """Hash all texts in order."""
-    whole = hashlib.sha256()
-    for _, chunk in texts.chunks(4096):
-        whole.update(digest(chunk).encode())
-    return whole.hexdigest()
 
 
 def _weights(model: SentenceTransformer) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import CONFIG, open_output, save_config
-from unstale.cli.train import train_once
+from unstale.cli.train import training_settings
 from unstale.data.load import load_dataset
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.training.job import train
 
 
 def run(chosen: options.Demo) -> None:
@@ -29,7 +30,7 @@ def run(chosen: options.Demo) -> None:
         folder = output / strategy
         buffer = output / "stale" / "buffer"  # embedded once, used by both
         part = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
-        runs.append(train_once(dataset, open_encoder(part), folder, part))
+        runs.append(train(dataset, open_encoder(part), folder, **training_settings(part)))
     shutil.move(output / "corrected" / "model", output / "model")
     write_results(output, dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")

@@ -9,7 +9,7 @@ from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
 from unstale.data.load import load_dataset
-from unstale.training.job import target_tokens
+from unstale.encoders.tokenise import target_tokens
 
 
 def run(chosen: options.Embed) -> None:

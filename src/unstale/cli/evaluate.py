@@ -7,11 +7,11 @@ from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
 from unstale.data.load import load_dataset
+from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.metrics import means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
-from unstale.training.job import target_tokens
 
 
 def run(chosen: options.Evaluate) -> None:

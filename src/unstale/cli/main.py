@@ -4,12 +4,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from unstale.cli import options
 from unstale.cli.flags import add_flags
+from unstale.cli.folders import CONFIG
 from unstale.errors import InputError
 
 # name: (one line of help, options, "module:function"); modules load only when they run, so that
@@ -45,8 +47,14 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 0, or 2 for bad input."""
-    parsed = parser().parse_args(list(arguments) if arguments is not None else None)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser().parse_args(words)
     name = parsed.subcommand
+    if parsed[name].get("resume"):  # the run folder knows its flags; those given now win
+        config = Path(parsed[name].output, CONFIG)
+        if config.exists():
+            place = words.index(name) + 1
+            parsed = parser().parse_args([*words[:place], "--config", str(config), *words[place:]])
     _, kind, target = COMMANDS[name]
     chosen = _instantiate(kind, parsed[name])
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -50,8 +50,8 @@ class Train(Output, Encoder):
     """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
 
     Args:
-        data: A folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/train.tsv, ...), or a
-            built-in set: docstrings.
+        data: A folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/train.tsv, ...), or the
+            built-in set docstrings, which `docstrings:numpy,rich` makes of other packages.
         strategy: How negatives are chosen: in-batch, uniform, stale, stale-frozen, corrected.
         steps: Optimizer steps.
         batch_size: Queries a step.

@@ -16,9 +16,9 @@ from unstale.cli.folders import CONFIG
 from unstale.data.load import load_dataset
 from unstale.encoders.embed import embed_queries
 from unstale.encoders.load import load_encoder
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.search.exact import Exact
-from unstale.training.job import target_tokens
 
 INDEX = "index"
 

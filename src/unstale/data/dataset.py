@@ -1,5 +1,6 @@
 """What is searched, what is asked, and which target answers which query."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +48,16 @@ class Texts(Sequence[str]):
         """Yield `(first row, texts)` over all rows, `size` at a time."""
         for start in range(0, len(self), size):
             yield start, self._array.slice(start, size).to_pylist()
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash all texts, in order."""
+        whole = hashlib.sha256()
+        for _, chunk in self.chunks(4096):
+            for text in chunk:
+                data = text.encode()
+                whole.update(len(data).to_bytes(8, "little") + data)  # no text runs into the next
+        return whole.hexdigest()
 
     @cached_property
     def groups(self) -> Int[ndarray, " n"]:

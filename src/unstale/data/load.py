@@ -1,5 +1,6 @@
 """From a name or a folder to a dataset."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from unstale.data.beir import read_beir
@@ -7,13 +8,19 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.docstrings import docstrings_folder
 from unstale.errors import InputError
 
-BUILTIN = {"docstrings": docstrings_folder}
+BUILTIN = {"docstrings": docstrings_folder}  # name: function of the list after the colon, if any
 
 
 def load_dataset(name_or_path: str, *, progress: bool = True) -> RetrievalDataset:
-    """Read a BEIR folder, or build (once) and read a built-in set."""
-    if name_or_path in BUILTIN:
-        return read_beir(BUILTIN[name_or_path](), progress=progress)
+    """Read a BEIR folder, or build (once) and read a built-in set.
+
+    `docstrings` is made of the standard library and some packages; `docstrings:numpy,rich` names
+    others.
+    """
+    name, _, choice = name_or_path.partition(":")
+    if name in BUILTIN:
+        folder = BUILTIN[name](choice.split(",")) if choice else BUILTIN[name]()
+        return replace(read_beir(folder, progress=progress), name=name_or_path)
     if not Path(name_or_path).is_dir():
         rule = f"neither a folder nor a built-in set ({', '.join(BUILTIN)})"
         raise InputError(f"cannot read the data {name_or_path!r}: {rule}")

@@ -5,9 +5,8 @@ at hand by row number. Works for any model that turns texts into `input_ids`: pa
 attention mask (transformers), or flat with offsets (static embeddings).
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -144,12 +143,3 @@ def _flatten(
         return ends - features["offsets"].numpy(), ids, template | {"kind": "offsets"}
     mask = features["attention_mask"].numpy().astype(bool)
     return mask.sum(axis=1), ids[mask], template | {"kind": "padded"}
-
-
-def digest(parts: Sequence[str | bytes]) -> str:
-    """Hash some parts, none of which can pass for a piece of its neighbour."""
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        whole.update(len(data).to_bytes(8, "little") + data)
-    return whole.hexdigest()

@@ -30,9 +30,12 @@ def tiny_encoder(device: str | None = None) -> SentenceTransformer:
     folder = get_model_path()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(TARGET_TOKENS)
-    with safe_open(folder / "model.safetensors", framework="pt") as weights:
-        key = next(k for k in weights.keys() if k.endswith("word_embeddings.weight"))  # noqa: SIM118
-        vectors = weights.get_tensor(key).float()
+    with safe_open(folder / "model.safetensors", framework="pt") as stored:
+        key = next(k for k in stored.keys() if k.endswith("word_embeddings.weight"))  # noqa: SIM118
+        vectors = stored.get_tensor(key).float()
     vectors = vectors - vectors.mean(dim=0)  # a shared direction tells no text from another
+    # The vocabulary is sorted by frequency: rare tokens say more (Zipf), so they weigh more.
+    weights = torch.log1p(torch.arange(len(vectors), dtype=torch.float32))
+    vectors = vectors * (weights / weights.mean())[:, None]
     static = StaticEmbedding(tokenizer, embedding_weights=torch.nn.Parameter(vectors))
     return SentenceTransformer(modules=[static, Normalize()], device=device)

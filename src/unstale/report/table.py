@@ -6,23 +6,31 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-SHOWN = ("recall@1", "recall@10", "recall@100", "mrr@10", "ndcg@10")
+SHOWN = {
+    "recall@1": "R@1",
+    "recall@10": "R@10",
+    "recall@100": "R@100",
+    "mrr@10": "MRR@10",
+    "ndcg@10": "nDCG@10",
+}
 
 
-def print_runs(runs: list[dict[str, Any]], *, title: str | None = None) -> None:
+def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     """Print the start and every run, in percent; freshness is that of the last reading."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.add_column("")
-    for name in (*SHOWN, "top-10 seen", "re-embedded", "seconds"):
-        table.add_column(name, justify="right")
-    first = runs[0]
-    if first["initial_metrics"] is not None:
-        table.add_row("before training", *_percent(first["initial_metrics"]), "", "", "")
+    for name in (*SHOWN.values(), "seen", "re-embedded", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if runs[0]["steps"]:
+        table.add_row("before", *_percent(runs[0]["initial_metrics"]), "", "", "")
     for run in runs:
-        seconds = f"{run['seconds']['total']:.0f}"
+        name = f"{run['strategy']}, seed {run['seed']}" if run["steps"] else "as it is"
+        seconds = f"{run['seconds']['total']:.0f} s"
         reembedded = f"{run['targets_reembedded']:,}"
-        name = f"{run['strategy']} (seed {run['seed']})"
         table.add_row(name, *_percent(run["metrics"]), _seen(run), reembedded, seconds)
+    if any(run["freshness"] for run in runs):
+        table.caption = caption
     Console().print(table)
 
 
@@ -31,9 +39,8 @@ def _percent(metrics: dict[str, float]) -> list[str]:
 
 
 def _seen(run: dict[str, Any]) -> str:
-    """Show how much of the true top-k the miner saw at the end."""
     if not run["freshness"]:
         return ""
     last = run["freshness"][-1]
-    seen = last["overlap_corrected"]
-    return f"{100 * (last['overlap_stale'] if seen is None else seen):.0f}%"
+    corrected = last["overlap_corrected"]
+    return f"{100 * (last['overlap_stale'] if corrected is None else corrected):.0f}%"

@@ -65,8 +65,8 @@ class FreshNegativesLoss(nn.Module):
         super().__init__()
         if hard_negatives < 0 or scale <= 0 or corrector_weight < 0:
             raise InputError(
-                f"expected scale > 0, hard_negatives and corrector_weight >= 0, found {scale}, "
-                f"{hard_negatives}, {corrector_weight}"
+                f"expected scale > 0 and the rest >= 0: scale {scale}, hard negatives "
+                f"{hard_negatives}, weight {corrector_weight}"
             )
         self.model = model
         self.miner = miner

@@ -13,17 +13,15 @@ from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
-from unstale.buffer.fingerprint import fingerprint, texts_digest
+from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
-from unstale.data.tokens import TokenStore, digest
-from unstale.encoders.embed import preprocess, prompt_of
-from unstale.encoders.load import max_length, tower_modules
+from unstale.encoders.load import tower_modules
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.metrics import means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, atomic_folder
-from unstale.paths import cache_folder
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.meter import Meter
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
@@ -95,10 +93,23 @@ def train(
         One entry of `runs` in `results.json`.
     """
     began = time.perf_counter()
+    check_settings(
+        dataset,
+        model,
+        strategy=strategy,
+        steps=steps,
+        batch_size=batch_size,
+        hard_negatives=hard_negatives,
+        uniform_negatives=uniform_negatives,
+        scale=scale,
+        corrector_hidden=corrector_hidden,
+        corrector_weight=corrector_weight,
+        eval_split=eval_split,
+        buffer=buffer,
+    )
     kind = find_strategy(strategy)
     pairs = dataset.split("train").pairs
     evaluated = dataset.split(eval_split)
-    _check(steps, batch_size, len(pairs), hard_negatives + uniform_negatives, len(dataset.targets))
     if kind.frozen:
         freeze_targets(model)
 
@@ -209,33 +220,6 @@ def train(
     }
 
 
-def target_tokens(
-    model: SentenceTransformer, dataset: RetrievalDataset, *, progress: bool = True
-) -> TokenStore:
-    """Tokenise the corpus for the model's target tower, or take it from the cache."""
-    tower = tower_modules(model, "document")
-    tokenizer = next(t for m in tower.modules() if (t := getattr(m, "tokenizer", None)) is not None)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    limit = max_length(model, "document")
-    key = digest(
-        [
-            backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer),
-            type(tower[0]).__name__,
-            prompt_of(model, "document"),
-            str(limit),
-            texts_digest(dataset.targets),
-        ]
-    )
-    return TokenStore.build(
-        dataset.targets,
-        lambda texts: preprocess(model, texts, "document"),
-        cache_folder() / "tokens" / key[:20],
-        pad=getattr(tokenizer, "pad_token_id", None) or 0,
-        max_length=limit,
-        progress=progress,
-    )
-
-
 def training_rows(dataset: RetrievalDataset, pairs: np.ndarray) -> Dataset:
     """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
     texts = dataset.queries.take(pairs[:, 0])
@@ -243,11 +227,8 @@ def training_rows(dataset: RetrievalDataset, pairs: np.ndarray) -> Dataset:
 
 
 def freeze_targets(model: SentenceTransformer) -> None:
-    """Stop training the target tower, which must share nothing with the query's."""
-    query = {id(p) for p in tower_modules(model, "query").parameters()}
+    """Stop training the target tower."""
     for parameter in tower_modules(model, "document").parameters():
-        if id(parameter) in query:
-            raise InputError("a frozen target encoder needs separate towers (--towers separate)")
         parameter.requires_grad = False
 
 
@@ -256,10 +237,41 @@ def has_checkpoint(output: Path) -> bool:
     return any((output / "checkpoints").glob("checkpoint-*"))
 
 
-def _check(steps: int, batch_size: int, pairs: int, negatives: int, targets: int) -> None:
+def check_settings(
+    dataset: RetrievalDataset,
+    model: SentenceTransformer,
+    *,
+    strategy: str,
+    steps: int,
+    batch_size: int,
+    hard_negatives: int,
+    uniform_negatives: int,
+    scale: float,
+    corrector_hidden: tuple[int, ...],
+    corrector_weight: float,
+    eval_split: str,
+    buffer: Path | None,
+) -> None:
+    """Refuse what cannot work, before any long work; the arguments are those of `train`."""
+    kind = find_strategy(strategy)
+    pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
+    dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
         raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
     if pairs < batch_size:
         raise InputError(f"a batch of {batch_size} needs as many training pairs; there are {pairs}")
-    if negatives >= targets:
+    if min(hard_negatives, uniform_negatives) < 0 or scale <= 0 or corrector_weight < 0:
+        raise InputError(
+            f"expected scale > 0 and the rest >= 0: scale {scale}, hard negatives "
+            f"{hard_negatives}, uniform negatives {uniform_negatives}, weight {corrector_weight}"
+        )
+    if (negatives := hard_negatives + uniform_negatives) >= targets:
         raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")
+    if any(width < 1 for width in corrector_hidden):
+        raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
+    if kind.frozen:
+        query = {id(p) for p in tower_modules(model, "query").parameters()}
+        if any(id(p) in query for p in tower_modules(model, "document").parameters()):
+            raise InputError(f"{strategy} needs separate towers (--towers separate)")
+    if buffer is not None:
+        TargetBuffer.open(buffer, fingerprint(model, dataset.targets))

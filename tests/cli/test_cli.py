@@ -1,0 +1,214 @@
+"""The command line as a newcomer uses it, and as a newcomer misuses it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from sentence_transformers import SentenceTransformer
+
+from unstale.cli.main import COMMANDS, main
+
+SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
+METRICS = {f"recall@{k}" for k in (1, 5, 10, 20, 100)} | {"mrr@10", "ndcg@10"}
+FRESHNESS = {
+    "step",
+    *(f"{v}_{of}" for v in ("cosine", "kl", "overlap") for of in ("stale", "corrected")),
+}
+
+
+def train(beir: Path, output: Path, *more: str) -> int:
+    return main(["train", "--data", str(beir), "--output", str(output), *SMALL.split(), *more])
+
+
+@pytest.fixture(scope="module")
+def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("runs") / "run"
+    assert train(beir, output, "--towers", "separate") == 0
+    return output
+
+
+def test_results_have_the_promised_form(run: Path) -> None:
+    results = json.loads((run / "results.json").read_text())
+    assert results["data"]["targets"] == 120
+    (entry,) = results["runs"]
+    assert set(entry["metrics"]) == set(entry["initial_metrics"]) == METRICS
+    assert all(0 <= v <= 1 for v in entry["metrics"].values())
+    assert (entry["strategy"], entry["seed"], entry["steps"], entry["split"]) == (
+        "corrected",
+        0,
+        4,
+        "test",
+    )
+    assert entry["targets_reembedded"] == entry["targets_sampled"] == 0
+    # Readings at step 0 and after each of 4 steps (a tenth of 4 is less than one).
+    assert [f["step"] for f in entry["freshness"]] == [0, 1, 2, 3, 4]
+    assert all(set(f) == FRESHNESS for f in entry["freshness"])
+    assert entry["targets_probed"] == 5 * 64  # one positive for each of the probe's 64 queries
+    assert 4 * 8 <= entry["targets_trained"] <= 4 * 8 * (1 + 2 + 1)
+    assert {"total", "embedding", "mining", "evaluation"} <= set(entry["seconds"])
+    assert entry["steps_per_second"] > 0
+
+
+def test_the_model_folder_is_plain(run: Path) -> None:
+    model = SentenceTransformer(str(run / "model"), device="cpu")
+    assert model.encode_query(["which river was deep?"]).shape == (1, 384)
+
+
+def test_the_saved_config_repeats_the_run(run: Path, tmp_path: Path) -> None:
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert saved["batch_size"] == 8
+    assert saved["towers"] == "separate"
+    again = tmp_path / "again"
+    assert main(["train", "--config", str(run / "config.yaml"), "--output", str(again)]) == 0
+    ours, theirs = (json.loads((r / "results.json").read_text())["runs"][0] for r in (again, run))
+    assert ours["metrics"] == theirs["metrics"]
+    assert ours["freshness"] == theirs["freshness"]
+
+
+def test_evaluate_agrees_with_the_run(
+    run: Path, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["evaluate", "--data", str(beir), "--model", str(run / "model"), "--split", "test"]
+    assert main([*arguments, "--output", str(tmp_path / "e")]) == 0
+    measured = json.loads((tmp_path / "e" / "results.json").read_text())["runs"][0]["metrics"]
+    trained = json.loads((run / "results.json").read_text())["runs"][0]["metrics"]
+    assert measured == pytest.approx(trained)
+    assert "nDCG@10" in capsys.readouterr().out
+    assert (tmp_path / "e" / "test.run").read_text() == (run / "test.run").read_text().replace(
+        " corrected\n", " unstale\n"
+    )
+
+
+def test_search_shows_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "which violin was golden?", "--run", str(run), "--k", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "violin" in shown
+    assert [r for r in ("1", "2", "3") if f" {r} " in shown] == ["1", "2", "3"]
+
+
+def test_an_embedded_corpus_is_reused(beir: Path, tmp_path: Path) -> None:
+    buffer = tmp_path / "buffer"
+    assert main(["embed", "--data", str(beir), "--output", str(buffer)]) == 0
+    assert train(beir, tmp_path / "run", "--buffer", str(buffer)) == 0
+    entry = json.loads((tmp_path / "run" / "results.json").read_text())["runs"][0]
+    assert entry["targets_embedded"] == 0
+    assert not (tmp_path / "run" / "buffer").exists()
+
+
+def test_anything_the_trainer_takes_can_be_set(beir: Path, tmp_path: Path) -> None:
+    options = ["--trainer.weight_decay", "0.5", "--trainer.lr_scheduler_type", "constant"]
+    assert train(beir, tmp_path / "run", *options) == 0
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
+    assert saved == {"weight_decay": 0.5, "lr_scheduler_type": "constant"}
+
+
+def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> None:
+    assert train(beir, tmp_path / "whole", "--save-steps", "2") == 0
+    run = tmp_path / "run"
+    assert train(beir, run, "--save-steps", "2") == 0
+    import shutil
+
+    shutil.rmtree(run / "checkpoints" / "checkpoint-4")
+    (run / "results.json").unlink()
+    assert main(["train", "--resume", "--output", str(run)]) == 0  # the folder knows the rest
+    ours, theirs = (
+        json.loads((r / "results.json").read_text())["runs"][0] for r in (run, tmp_path / "whole")
+    )
+    for key in ("metrics", "freshness", "targets_trained", "targets_probed"):
+        assert ours[key] == theirs[key], key
+
+
+@pytest.mark.parametrize(
+    ("flags", "rule"),
+    [
+        (["--strategy", "newest"], "unknown strategy 'newest'; choose from in-batch"),
+        (["--model", "no-such-model"], "cannot load the model 'no-such-model'"),
+        (["--model", "/no/such"], "no model folder"),
+        (["--data", "/no/such/data"], "neither a folder nor a built-in set"),
+        (["--data", "docstrings:no_such_package"], "cannot find the package 'no_such_package'"),
+        (["--eval-split", "validation"], "no split 'validation'"),
+        (["--hard-negatives", "120"], "cannot take 121 negatives a query from 120 targets"),
+        (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
+        (["--steps", "0"], "steps and batch size must be at least 1"),
+        (["--scale", "0"], "expected scale > 0"),
+        (["--buffer", "/no/such"], "is not a buffer"),
+        (["--trainer.no_such_thing", "1"], "has no no_such_thing"),
+        (["--corrector-hidden", "-3"], "widths of at least 1, not [-3]"),
+        (["--strategy", "stale-frozen"], "needs separate towers"),
+        (["--resume"], "nothing to resume"),
+        (["--layers", "2"], "has no transformer layers"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_writes_nothing(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], rule: str
+) -> None:
+    assert train(beir, tmp_path / "run", *flags) == 2
+    error = capsys.readouterr().err
+    assert rule in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_bad_flag_value_is_named(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        train(beir, tmp_path / "run", "--steps", "many")
+    assert stop.value.code == 2
+    assert "steps" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_not_touched(
+    run: Path, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (run / "results.json").read_bytes()
+    assert train(beir, run) == 2
+    assert "is not empty; use --overwrite or --resume" in capsys.readouterr().err
+    assert (run / "results.json").read_bytes() == before
+    mine = tmp_path / "photos"
+    mine.mkdir()
+    (mine / "cat.jpg").write_text("precious")
+    assert train(beir, mine, "--overwrite") == 2
+    assert "was not written by unstale" in capsys.readouterr().err
+    assert (mine / "cat.jpg").read_text() == "precious"
+    assert main(["demo", "--output", str(mine)]) == 2
+    assert (mine / "cat.jpg").exists()
+
+
+def test_overwrite_replaces_an_earlier_run(beir: Path, tmp_path: Path) -> None:
+    assert train(beir, tmp_path / "run", "--seed", "1") == 0
+    assert train(beir, tmp_path / "run", "--overwrite", "--strategy", "in-batch") == 0
+    (entry,) = json.loads((tmp_path / "run" / "results.json").read_text())["runs"]
+    assert (entry["strategy"], entry["seed"], entry["freshness"]) == ("in-batch", 0, [])
+
+
+def test_a_buffer_of_another_model_is_refused_before_any_work(
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buffer = tmp_path / "buffer"
+    assert main(["embed", "--data", str(beir), "--output", str(buffer)]) == 0
+    flags = ["--model", str(bert_folder), "--buffer", str(buffer)]
+    assert train(beir, tmp_path / "run", *flags) == 2
+    error = capsys.readouterr().err
+    assert "weights: the buffer has" in error
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [[], *([c] for c in COMMANDS)])
+def test_help_teaches_and_does_not_wait_for_torch(command: list[str]) -> None:
+    code = "import sys; from unstale.cli.main import main\ntry: main(sys.argv[1:])\nfinally: "
+    code += "assert 'torch' not in sys.modules"
+    environment = os.environ | {"COLUMNS": "200"}
+    shown = subprocess.run(
+        [sys.executable, "-c", code, *command, "--help"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    ).stdout
+    assert "usage: unstale" in shown
+    assert "AssertionError" not in shown
