@@ -39,12 +39,9 @@ def run(chosen: options.Train) -> None:
 def training_settings(chosen: options.Train) -> dict[str, Any]:
     """Return the arguments of `train`; flags have their names."""
     hidden = chosen.corrector_hidden
-    changes = {
-        "corrector_hidden": tuple(
-            w for w in ([hidden] if isinstance(hidden, int) else hidden) if w
-        ),
-        "buffer": Path(chosen.buffer) if chosen.buffer else None,
-    }
+    widths = [hidden] if isinstance(hidden, int) else hidden
+    changes: dict[str, Any] = {"corrector_hidden": tuple(w for w in widths if w)}
+    changes["buffer"] = Path(chosen.buffer) if chosen.buffer else None
     if chosen.learning_rate is None:
         changes["learning_rate"] = 1e-3 if chosen.model == "tiny" else 2e-5
     names = signature(train).parameters.keys() & {f.name for f in fields(chosen)}
