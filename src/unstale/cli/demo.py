@@ -20,7 +20,9 @@ def run(chosen: options.Demo) -> None:
     ours = (Path(chosen.output) / CONFIG).exists()  # an earlier demo is replaced, nothing else
     output = open_output(chosen.output, overwrite=ours)
     recipe = options.Train(data="docstrings", output=chosen.output)
-    recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed, towers="separate")
+    recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed)
+    few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move
+    recipe = replace(recipe, meter_steps=few, trainer={"logging_steps": few})
     save_config(output, "demo", recipe)
     dataset = load_dataset(recipe.data)
     print(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")

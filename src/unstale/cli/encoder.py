@@ -3,14 +3,15 @@
 from sentence_transformers import SentenceTransformer
 
 from unstale.cli import options
-from unstale.encoders.load import load_encoder
+from unstale.encoders.load import Towers, load_encoder
 
 
 def open_encoder(chosen: options.Encoder, *, dropout: bool = False) -> SentenceTransformer:
-    """Load the encoder that the flags describe."""
+    """Load the encoder that the flags describe; `tiny` has separate towers unless told."""
+    towers: Towers | None = "separate" if chosen.model == "tiny" else None
     return load_encoder(
         chosen.model,
-        towers=chosen.towers,
+        towers=chosen.towers or towers,
         layers=chosen.layers,
         query_prompt=chosen.query_prompt,
         target_prompt=chosen.target_prompt,

@@ -11,7 +11,7 @@ class Encoder:
     Args:
         model: `tiny` (built in, made for a CPU), a sentence-transformers folder, or a hub name.
         towers: Separate parameters for queries and targets, as in the paper, or one for both;
-            default: separate for `tiny`, as it is for any other model.
+            default: separate for `tiny`; any other model stays as it is.
         layers: Keep only the first so many transformer layers.
         query_prompt: Text before every query. Saved with the model.
         target_prompt: Text before every target. Saved with the model.

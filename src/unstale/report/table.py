@@ -19,13 +19,14 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     """Print the start and every run, in percent; freshness is that of the last reading."""
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in (*SHOWN.values(), "seen", "re-embedded", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     if runs[0]["steps"]:
         table.add_row("before", *_percent(runs[0]["initial_metrics"]), "", "", "")
     for run in runs:
-        name = f"{run['strategy']}, seed {run['seed']}" if run["steps"] else "as it is"
+        seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
+        name = f"{run['strategy']}{seed}" if run["steps"] else "as it is"
         seconds = f"{run['seconds']['total']:.0f} s"
         reembedded = f"{run['targets_reembedded']:,}"
         table.add_row(name, *_percent(run["metrics"]), _seen(run), reembedded, seconds)
