@@ -8,23 +8,15 @@ from unstale.errors import InputError
 from unstale.miners import Embedded, Miner, Queries
 from unstale.training.strategies import STRATEGIES, Recipe, build_miner
 
-N, D, B, K = 60, 8, 5, 6
+N, D, B, K, STEPS = 60, 8, 5, 6, 8
 
 
 def recipe(**changes) -> Recipe:
     torch.manual_seed(0)
-    values = {
-        "targets": N,
-        "buffer": TargetBuffer([torch.randn(N, D)]),
-        "seed": 3,
-        "scale": 20.0,
-        "hard_negatives": K,
-        "uniform_negatives": 0,
-        "sampling": "top-k",
-        "corrector_hidden": (16,),
-        "corrector_loss": "ce",
-    }
-    return Recipe(**values | changes)
+    buffer = TargetBuffer([torch.randn(N, D)])
+    values = {"buffer": buffer, "steps": STEPS, "seed": 3, "corrector_hidden": (16,)}
+    values |= {"subset_size": 40, "sample_size": 30, "rank": 4, "refresh": 4}
+    return Recipe(targets=N, **values | changes)
 
 
 def batch(step: int = 4) -> Queries:
@@ -33,13 +25,32 @@ def batch(step: int = 4) -> Queries:
     return Queries(torch.randn(B, D), torch.tensor([10, 11, 12, 13, 14]), positives, step)
 
 
+# What a run of 8 steps with 4 refreshes costs: (refreshed, sampled).
+COST = {
+    "in-batch": (0, 0),
+    "uniform": (0, 0),
+    "stale": (0, 0),
+    "stale-frozen": (0, 0),
+    "exhaustive": (4 * N, 0),
+    "stochastic": (4 * 40, 0),
+    "two-round": (N, 0),
+    # Refits after steps 2, 4, 6, 8; full refreshes after 3 and 5 (8 in three parts).
+    "dynnibal": (2 * N, 4 * 30),
+    "corrected": (0, 0),
+    "corrected-mse": (0, 0),
+    "corrected-subset": (0, 0),
+    "stale-rerank": (0, 0),
+}
+CORRECTORS = {"corrected", "corrected-mse", "corrected-subset", "stale-rerank"}
+
+
 @pytest.fixture(params=sorted(STRATEGIES))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def test_the_list_is_what_the_docs_promise() -> None:
-    assert set(STRATEGIES) == {"in-batch", "uniform", "stale", "stale-frozen", "corrected"}
+    assert set(STRATEGIES) == set(COST)
 
 
 @pytest.mark.parametrize("sampling", ["top-k", "gumbel"])
@@ -66,7 +77,7 @@ def test_a_query_draws_the_same_alone_or_in_company(name: str, sampling: str) ->
 
 
 def test_another_step_draws_anew_only_where_something_is_drawn(name: str) -> None:
-    miner = build_miner(name, recipe())
+    miner = build_miner(name, recipe(steps=400))  # the subset rotates every 400 / 80 steps
     same = torch.equal(miner.mine(batch(1), K), miner.mine(batch(2), K))
     assert same == (name != "uniform")
 
@@ -79,7 +90,7 @@ def test_the_loss_is_finite_and_moves_only_the_miners_weights(name: str) -> None
     assert loss.shape == ()
     assert torch.isfinite(loss)
     weights = list(miner.parameters())
-    assert bool(weights) == (name == "corrected")
+    assert bool(weights) == (name in CORRECTORS)
     if weights:
         loss.backward()
         assert any(w.grad is not None and w.grad.abs().sum() > 0 for w in weights)
@@ -95,20 +106,21 @@ def test_refresh_reports_what_it_embeds(name: str) -> None:
         return torch.randn(len(rows), D)
 
     miner = build_miner(name, recipe(uniform_negatives=1))
-    totals = [miner.refresh(step, embed) for step in range(1, 9)]
+    totals = [miner.refresh(step, embed) for step in range(1, STEPS + 1)]
     assert sum(t.refreshed + t.sampled for t in totals) == sum(asked)
-    assert all(t == Embedded() for t in totals)  # none of these strategies re-embeds
+    assert (sum(t.refreshed for t in totals), sum(t.sampled for t in totals)) == COST[name]
+    assert miner.refresh(STEPS + 1, embed) == Embedded()
 
 
 def test_view_shows_what_is_searched(name: str) -> None:
     made = recipe(uniform_negatives=1)
     view = build_miner(name, made).view(torch.tensor([4, 2]))
-    if name in ("in-batch", "uniform"):
+    if name in ("in-batch", "uniform", "stochastic"):  # the last holds a part of the corpus
         assert view is None
         return
     assert view is not None
     assert torch.equal(view.stale, made.cache[torch.tensor([4, 2])])
-    assert (view.corrected is not None) == (name == "corrected")
+    assert (view.corrected is not None) == (name in CORRECTORS | {"dynnibal"})
 
 
 def test_too_many_for_the_corpus_is_an_error(name: str) -> None:

@@ -43,6 +43,11 @@ class TargetBuffer:
         """Return the width of the embeddings, D."""
         return int(self.shards[0].shape[1])
 
+    @property
+    def device(self) -> torch.device:
+        """Return where the embeddings are."""
+        return self.shards[0].device
+
     def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return the stale embeddings of some rows, on the device of `rows`."""
         if len(self.shards) == 1:
@@ -54,6 +59,15 @@ class TargetBuffer:
             here = shard == s
             found[here] = self.shards[s][flat[here] - int(self._starts[s])].float().cpu()
         return found.to(rows.device)
+
+    def write(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
+        """Replace some embeddings, in memory: the file of a memory-mapped buffer stays as it is."""
+        shard = np.searchsorted(self._starts, rows.cpu().numpy(), side="right") - 1
+        for s in np.unique(shard).tolist():
+            here = torch.from_numpy(shard == s)
+            place = self.shards[s]
+            local = rows.cpu()[here] - int(self._starts[s])
+            place[local.to(place.device)] = vectors[here.to(vectors.device)].to(place)
 
     def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
         """Yield `(first row, embeddings)` over the whole buffer, at most `size` rows a time."""

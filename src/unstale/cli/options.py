@@ -52,7 +52,12 @@ class Train(Output, Encoder):
     Args:
         data: A folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/train.tsv, ...), or the
             built-in set docstrings, which `docstrings:numpy,rich` makes of other packages.
-        strategy: How negatives are chosen: in-batch, uniform, stale, stale-frozen, corrected.
+        strategy: How negatives are chosen. corrected: search the stale cache through the
+            corrector (the paper's method; corrected-mse: the other loss). stale: search it as it
+            is (stale-frozen: and do not train the target tower). exhaustive: re-embed all targets
+            on a schedule; two-round: once, halfway. stochastic: re-draw and re-embed a subset.
+            dynnibal: a low-rank regression, refitted (our reading). corrected-subset,
+            stale-rerank: for a cache that does not fit. uniform: at random. in-batch: none.
         steps: Optimizer steps.
         batch_size: Queries a step.
         hard_negatives: Targets mined for each query, before the union over the batch (paper: 64).
@@ -68,6 +73,13 @@ class Train(Output, Encoder):
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss (paper: 10).
         corrector_loss: ce (equation 6) or mse (equation 5, squared).
+        refresh: How often exhaustive, stochastic and dynnibal refresh: a number over the run, or
+            a schedule as Atlas writes it, 0-1000:500,1000-10000:2000.
+        full_refreshes: Full re-embeddings of dynnibal (paper: 2; 0 for none).
+        subset_size: Targets that stochastic and corrected-subset hold; 0 for a twentieth.
+        sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
+        rank: Rank of the regression of dynnibal.
+        rerank_depth: How many stale targets stale-rerank reranks for each query.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
         dtype: How to store a corpus embedded here.
         eval_split: Measure on this split, before and after; use dev to choose a recipe.
@@ -96,6 +108,12 @@ class Train(Output, Encoder):
     corrector_lr: float = 1e-3
     corrector_weight: float = 10.0
     corrector_loss: Literal["ce", "mse"] = "ce"
+    refresh: int | str = 80
+    full_refreshes: int = 2
+    subset_size: int = 0
+    sample_size: int = 0
+    rank: int = 64
+    rerank_depth: int = 256
     buffer: str | None = None
     dtype: Literal["float32", "float16"] = "float32"
     eval_split: str = "test"

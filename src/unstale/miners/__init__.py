@@ -1,20 +1,28 @@
 """Which targets enter the softmax? One strategy a file, one protocol."""
 
 from unstale.miners.corrected import Corrected
+from unstale.miners.dynnibal import Dynnibal
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Embedded, Miner, Queries, View
 from unstale.miners.mixed import Mixed
+from unstale.miners.refreshed import Refreshed
+from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
+from unstale.miners.stochastic import Stochastic
 from unstale.miners.uniform import Uniform
 
 __all__ = [
     "Corrected",
+    "Dynnibal",
     "Embedded",
     "InBatch",
     "Miner",
     "Mixed",
     "Queries",
+    "Refreshed",
+    "Schedule",
     "Stale",
+    "Stochastic",
     "Uniform",
     "View",
 ]

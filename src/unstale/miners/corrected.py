@@ -10,12 +10,21 @@ from unstale.corrector.losses import LOSSES, LossName
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Miner, Queries, View
 from unstale.search.draws import Gumbel
-from unstale.search.exact import Draw, Exact
+from unstale.search.exact import Draw, Exact, Search
 
 
 @final
 class Corrected(Miner):
-    """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates."""
+    """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates.
+
+    Args:
+        buffer: The stale embeddings B.
+        network: The corrector h.
+        scale: The paper's beta.
+        loss: `ce` or `mse`.
+        search: How to search h(B); by default exactly.
+        gumbel: Noise for sampling instead of a top-k.
+    """
 
     def __init__(
         self,
@@ -24,6 +33,7 @@ class Corrected(Miner):
         *,
         scale: float,
         loss: LossName = "ce",
+        search: Search | None = None,
         gumbel: Gumbel | None = None,
     ) -> None:
         super().__init__()
@@ -31,11 +41,12 @@ class Corrected(Miner):
         self.network = network
         self.scale = scale
         self.gumbel = gumbel
-        self.search = Exact(buffer, network)
+        self.search = search or Exact(buffer, network)
         self._correction_loss = LOSSES[loss]
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.h(b)`, or a sample from their softmax."""
+        self.search.begin(queries.step)
         draw = Draw(self.gumbel, queries.step, queries.rows) if self.gumbel else None
         return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
 

@@ -37,6 +37,12 @@ def _shift(z: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
     return (z >> places) & ((1 << (64 - places)) - 1)
 
 
+def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
+    """Draw a uniform subset of all rows, sorted; a function of its arguments."""
+    ranks = bits(seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
+    return ranks.argsort()[:size].sort().values
+
+
 @final
 class Gumbel:
     """Turn a top-k into a sample without replacement from the softmax (the Gumbel-max trick)."""

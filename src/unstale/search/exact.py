@@ -1,6 +1,6 @@
 """Exact top-k: every target scored, a chunk at a time."""
 
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -27,8 +27,13 @@ class TopK(NamedTuple):
     rows: Int[Tensor, "b k"]
 
 
+@runtime_checkable
 class Search(Protocol):
     """Find the best targets for some queries; miners do not know which search they use."""
+
+    def begin(self, step: int) -> None:
+        """Prepare for a training step; called before its searches."""
+        ...
 
     def top_k(
         self,
@@ -46,14 +51,28 @@ class Exact:
     """Score every target, through the corrector if there is one; keep the best as it goes.
 
     Memory beyond the buffer is one chunk: `chunk * (hidden + queries)` floats.
+
+    Args:
+        buffer: What to search.
+        corrector: Through which to see it, if any.
+        chunk: Targets scored at once.
+        rows: The corpus rows of a buffer that holds only some of it.
     """
 
     def __init__(
-        self, buffer: TargetBuffer, corrector: Corrector | None = None, chunk: int = 8192
+        self,
+        buffer: TargetBuffer,
+        corrector: Corrector | None = None,
+        chunk: int = 8192,
+        rows: Int[Tensor, " n"] | None = None,
     ) -> None:
         self.buffer = buffer
         self.corrector = corrector
         self.chunk = chunk
+        self.rows = rows
+
+    def begin(self, step: int) -> None:
+        """Nothing changes from step to step."""
 
     @torch.no_grad()
     def top_k(
@@ -75,10 +94,14 @@ class Exact:
         for start, stale in self.buffer.chunks(self.chunk):
             scores = self._scores(queries, stale.to(queries.device))
             if draw is not None:
-                rows = torch.arange(start, start + len(stale), device=queries.device)
-                scores = scores + draw.gumbel(draw.step, draw.queries, rows)
+                places = torch.arange(start, start + len(stale), device=queries.device)
+                scores = scores + draw.gumbel(draw.step, draw.queries, self._corpus_rows(places))
             best = merge(best, scores, start, fetch)
+        best = TopK(best.scores, self._corpus_rows(best.rows))
         return best if exclude is None else drop(best, exclude, k)
+
+    def _corpus_rows(self, places: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        return places if self.rows is None else self.rows.to(places.device)[places]
 
     def _scores(
         self, queries: Float[Tensor, "b d"], stale: Float[Tensor, "n d"]

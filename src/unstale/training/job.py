@@ -47,6 +47,12 @@ def train(
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_loss: LossName = "ce",
+    refresh: str | int = 80,
+    full_refreshes: int = 2,
+    subset_size: int = 0,
+    sample_size: int = 0,
+    rank: int = 64,
+    rerank_depth: int = 256,
     buffer: Path | None = None,
     dtype: str = "float32",
     eval_split: str = "test",
@@ -78,6 +84,12 @@ def train(
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss.
         corrector_loss: `ce` or `mse`.
+        refresh: Number of refreshes over the run, or Atlas's schedule `0-1000:500,...`.
+        full_refreshes: Full re-embeddings of `dynnibal`.
+        subset_size: Targets that `stochastic` and `corrected-subset` hold; 0: a twentieth.
+        sample_size: Targets that `dynnibal` embeds at each refit; 0: a twentieth.
+        rank: Rank of the regression of `dynnibal`.
+        rerank_depth: How many stale targets `stale-rerank` reranks for each query.
         buffer: An embedded corpus to reuse; by default it is embedded into `output/buffer`.
         dtype: Of a buffer embedded here.
         eval_split: The split to measure on, before and after.
@@ -136,13 +148,19 @@ def train(
     recipe = Recipe(
         targets=len(dataset.targets),
         buffer=cache.in_memory(model.device) if cache else None,
+        steps=steps,
         seed=seed,
         scale=scale,
-        hard_negatives=hard_negatives,
         uniform_negatives=uniform_negatives,
         sampling=sampling,
         corrector_hidden=corrector_hidden,
         corrector_loss=corrector_loss,
+        refresh=refresh,
+        full_refreshes=full_refreshes,
+        subset_size=subset_size,
+        sample_size=sample_size,
+        rank=rank,
+        rerank_depth=rerank_depth,
     )
     miner = build_miner(strategy, recipe)
     loss = FreshNegativesLoss(

@@ -8,8 +8,22 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.losses import LossName
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.miners import Corrected, InBatch, Miner, Mixed, Stale, Uniform
+from unstale.miners import (
+    Corrected,
+    Dynnibal,
+    InBatch,
+    Miner,
+    Mixed,
+    Refreshed,
+    Schedule,
+    Stale,
+    Stochastic,
+    Uniform,
+)
 from unstale.search.draws import Gumbel
+from unstale.search.exact import Search
+from unstale.search.rerank import StaleRerank
+from unstale.search.subset import RotatingSubset
 
 Sampling = Literal["top-k", "gumbel"]
 
@@ -17,17 +31,53 @@ Sampling = Literal["top-k", "gumbel"]
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """What a miner may be built from; each strategy takes what it needs."""
+    """What a miner may be built from; each strategy takes what it needs.
+
+    Args:
+        targets: N, the size of the corpus.
+        buffer: The stale embeddings, in memory, for the strategies that have any.
+        steps: Length of the run.
+        seed: Keys every random draw.
+        scale: The paper's beta.
+        uniform_negatives: Uniform targets added for each query.
+        sampling: `top-k` or `gumbel`.
+        corrector_hidden: Widths of the corrector's hidden layers.
+        corrector_loss: `ce` or `mse`.
+        refresh: Atlas's schedule (`0-1000:500,...`) or a number of refreshes over the run.
+        full_refreshes: Full re-embeddings of dynnibal, spread over the run.
+        subset_size: Targets that stochastic and corrected-subset hold; 0 for a twentieth.
+        sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
+        rank: Rank of dynnibal's regression.
+        rerank_depth: L of stale-rerank.
+    """
 
     targets: int
     buffer: TargetBuffer | None
-    seed: int
-    scale: float
-    hard_negatives: int
-    uniform_negatives: int
-    sampling: Sampling
-    corrector_hidden: tuple[int, ...]
-    corrector_loss: LossName
+    steps: int
+    seed: int = 0
+    scale: float = 20.0
+    uniform_negatives: int = 0
+    sampling: Sampling = "top-k"
+    corrector_hidden: tuple[int, ...] = (768,)
+    corrector_loss: LossName = "ce"
+    refresh: str | int = 80
+    full_refreshes: int = 2
+    subset_size: int = 0
+    sample_size: int = 0
+    rank: int = 64
+    rerank_depth: int = 256
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return when to refresh: by default 80 times a run, as the paper."""
+        if isinstance(self.refresh, int):
+            return Schedule.evenly(self.refresh, self.steps)
+        return Schedule.parse(self.refresh)
+
+    @property
+    def twentieth(self) -> int:
+        """Return the paper's share for a subset: 1M of 21M targets."""
+        return max(1, self.targets // 20)
 
     @property
     def gumbel(self) -> Gumbel | None:
@@ -56,12 +106,49 @@ class Strategy:
     mixes: bool = True
 
 
-def _corrected(recipe: Recipe) -> Miner:
+def _corrected(
+    recipe: Recipe,
+    search: Callable[[Corrector], Search] | None = None,
+    loss: LossName | None = None,
+) -> Miner:
+    network = Corrector(recipe.cache.dim, recipe.corrector_hidden).to(recipe.cache.device)
     return Corrected(
         recipe.cache,
-        Corrector(recipe.cache.dim, recipe.corrector_hidden),
+        network,
         scale=recipe.scale,
-        loss=recipe.corrector_loss,
+        loss=loss or recipe.corrector_loss,
+        search=search(network) if search else None,
+        gumbel=recipe.gumbel,
+    )
+
+
+def _corrected_subset(recipe: Recipe) -> Miner:
+    def rotating(network: Corrector) -> Search:
+        size, every = recipe.subset_size or recipe.twentieth, max(1, recipe.steps // 80)
+        return RotatingSubset(recipe.cache, network, size=size, every=every, seed=recipe.seed)
+
+    return _corrected(recipe, rotating)
+
+
+def _dynnibal(recipe: Recipe) -> Miner:
+    return Dynnibal(
+        recipe.cache,
+        refits=recipe.schedule,
+        # Inside the run, not at its end: with 2, after a third and two thirds.
+        refreshes=Schedule.inside(recipe.full_refreshes, recipe.steps),
+        sample=recipe.sample_size or recipe.twentieth,
+        rank=recipe.rank,
+        seed=recipe.seed,
+        gumbel=recipe.gumbel,
+    )
+
+
+def _stochastic(recipe: Recipe) -> Miner:
+    return Stochastic(
+        recipe.cache,
+        recipe.schedule,
+        size=recipe.subset_size or recipe.twentieth,
+        seed=recipe.seed,
         gumbel=recipe.gumbel,
     )
 
@@ -71,7 +158,16 @@ STRATEGIES: dict[str, Strategy] = {
     "uniform": Strategy(lambda r: Uniform(r.targets, r.seed), buffered=False),
     "stale": Strategy(lambda r: Stale(r.cache, r.gumbel)),
     "stale-frozen": Strategy(lambda r: Stale(r.cache, r.gumbel), frozen=True),
+    "exhaustive": Strategy(lambda r: Refreshed(r.cache, r.schedule, r.gumbel)),
+    "stochastic": Strategy(_stochastic),
+    "two-round": Strategy(lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel)),
+    "dynnibal": Strategy(_dynnibal),
     "corrected": Strategy(_corrected),
+    "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse")),
+    "corrected-subset": Strategy(_corrected_subset),
+    "stale-rerank": Strategy(
+        lambda r: _corrected(r, lambda h: StaleRerank(r.cache, h, r.rerank_depth))
+    ),
 }
 
 

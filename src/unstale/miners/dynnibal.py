@@ -1,0 +1,84 @@
+"""Dynnibal, a labelled reconstruction: a low-rank regression from stale to fresh, refitted.
+
+The paper describes it in a sentence: a buffer maintained by "a low-rank regression model",
+"updated every 500 steps on a sub-sample of targets", with full re-embeddings besides. What follows
+is our reading, a ridge regression of reduced rank; the tree index of the original is left out,
+since search here is exact for every method.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.refreshed import Refreshed
+from unstale.miners.schedule import Schedule
+from unstale.miners.stale import Stale
+from unstale.search.draws import Gumbel, subset
+
+
+@final
+class Dynnibal(Miner):
+    """Move the whole buffer by a regression that a fresh sample teaches, between refreshes."""
+
+    def __init__(
+        self,
+        buffer: TargetBuffer,
+        *,
+        refits: Schedule,
+        refreshes: Schedule,
+        sample: int,
+        rank: int,
+        seed: int,
+        ridge: float = 1e-2,
+        gumbel: Gumbel | None = None,
+    ) -> None:
+        super().__init__()
+        self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
+        self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
+        self.searched = Stale(self.moved, gumbel)
+        self.refits = refits
+        self.sample = min(sample, len(buffer))
+        self.rank = rank
+        self.ridge = ridge
+        self.seed = seed
+
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
+        """Take the top k of the regressed buffer."""
+        return self.searched.mine(queries, k)
+
+    def refresh(self, step: int, embed: Embed) -> Embedded:
+        """Re-embed everything, or refit the regression on a sample, if it is time."""
+        everything = torch.arange(len(self.moved))
+        full = self.base.refresh(step, embed)
+        if full.refreshed:
+            self.moved.write(everything, self.base.buffer[everything])
+            return full
+        if not self.refits.due(step):
+            return Embedded()
+        rows = subset(len(self.moved), self.sample, self.seed, step)
+        move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
+        for part in everything.split(16_384):
+            stale = self.base.buffer[part]
+            self.moved.write(part, stale + stale @ move)
+        return Embedded(sampled=self.sample)
+
+    def view(self, rows: Int[Tensor, " n"]) -> View:
+        """Show the last full refresh, and where the regression moved it."""
+        return View(self.base.buffer[rows], self.moved[rows])
+
+
+def low_rank_ridge(
+    stale: Float[Tensor, "m d"], fresh: Float[Tensor, "m d"], rank: int, ridge: float
+) -> Float[Tensor, "d d"]:
+    """Fit `fresh - stale` by `stale @ W`, W of at most that rank (reduced-rank regression)."""
+    drift = fresh.to(stale.device) - stale
+    penalty = ridge * len(stale) / stale.shape[1] * torch.eye(stale.shape[1], device=stale.device)
+    whole = torch.linalg.solve(stale.T @ stale + penalty, stale.T @ drift)
+    # The leading right singular vectors of the fitted drift span the best subspace of that rank.
+    _, _, directions = torch.linalg.svd(stale @ whole, full_matrices=False)
+    kept = directions[:rank]
+    return whole @ kept.T @ kept

@@ -1,0 +1,44 @@
+"""Refreshed: re-embed every target on a schedule (exhaustive), or once halfway (two rounds)."""
+
+from typing import final
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.schedule import Schedule
+from unstale.miners.stale import Stale
+from unstale.search.draws import Gumbel
+
+_CHUNK = 16_384
+
+
+@final
+class Refreshed(Miner):
+    """Search B, and run the encoder on all of it whenever the schedule says so."""
+
+    def __init__(
+        self, buffer: TargetBuffer, schedule: Schedule, gumbel: Gumbel | None = None
+    ) -> None:
+        super().__init__()
+        self.buffer = buffer
+        self.schedule = schedule
+        self.stale = Stale(buffer, gumbel)
+
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
+        """Take the top k of the buffer as it was last refreshed."""
+        return self.stale.mine(queries, k)
+
+    def refresh(self, step: int, embed: Embed) -> Embedded:
+        """Re-embed all targets if it is time."""
+        if not self.schedule.due(step):
+            return Embedded()
+        for rows in torch.arange(len(self.buffer)).split(_CHUNK):
+            self.buffer.write(rows, embed(rows))
+        return Embedded(refreshed=len(self.buffer))
+
+    def view(self, rows: Int[Tensor, " n"]) -> View:
+        """Show the embeddings of the last refresh."""
+        return self.stale.view(rows)

@@ -1,0 +1,48 @@
+"""Stale top-L, reranked by the corrector: the paper's second answer to a buffer that does not fit.
+
+"Use our approach to re-rank stale representations initially retrieved from CPU memory."
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.search.exact import Draw, Exact, TopK
+
+
+@final
+class StaleRerank:
+    """Take each query's L best by stale scores, and the k best of those by corrected ones."""
+
+    def __init__(self, buffer: TargetBuffer, corrector: Corrector, depth: int) -> None:
+        self.buffer = buffer
+        self.corrector = corrector
+        self.depth = depth
+        self._stale = Exact(buffer)
+
+    def begin(self, step: int) -> None:
+        """Nothing changes from step to step."""
+
+    @torch.no_grad()
+    def top_k(
+        self,
+        queries: Float[Tensor, "b d"],
+        k: int,
+        exclude: Int[Tensor, "b p"] | None = None,
+        draw: Draw | None = None,
+    ) -> TopK:
+        """Return the k best targets by the corrector among the stale top L."""
+        width = exclude.shape[1] if exclude is not None else 0
+        depth = max(k, min(self.depth, len(self.buffer) - width))
+        rows = self._stale.top_k(queries, depth, exclude).rows
+        distinct, place = rows.unique(return_inverse=True)
+        scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
+        if draw is not None:
+            noise = draw.gumbel(draw.step, draw.queries, distinct)
+            scores = scores + noise.gather(1, place)
+        best = scores.topk(k, dim=1)
+        return TopK(best.values, rows.gather(1, best.indices))

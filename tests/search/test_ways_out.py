@@ -1,0 +1,66 @@
+"""The appendix's two answers to a buffer that does not fit, against the literal recipe."""
+
+import torch
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.search.draws import Gumbel, subset
+from unstale.search.exact import Draw, Exact
+from unstale.search.rerank import StaleRerank
+from unstale.search.subset import RotatingSubset
+
+
+def case() -> tuple[torch.Tensor, torch.Tensor, Corrector, torch.Tensor]:
+    torch.manual_seed(0)
+    network = Corrector(8, (16,))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(std=0.3)
+    return torch.randn(5, 8), torch.randn(200, 8), network, torch.tensor([[3], [4], [-1], [9], [7]])
+
+
+def test_a_subset_is_searched_exactly_and_rotates() -> None:
+    queries, stale, network, exclude = case()
+    search = RotatingSubset(TargetBuffer([stale]), network, size=50, every=10, seed=1)
+    for step in (0, 9, 10, 25, 3):  # back again: a function of the step alone
+        search.begin(step)
+        rows = subset(200, 50, seed=1, step=step // 10)
+        scores = queries @ network(stale).T
+        outside = torch.ones(200, dtype=torch.bool)
+        outside[rows] = False
+        scores[:, outside] = -torch.inf
+        scores.scatter_(
+            1,
+            exclude.clamp(min=0),
+            torch.where(exclude >= 0, -torch.inf, scores.gather(1, exclude.clamp(min=0))),
+        )
+        assert torch.equal(search.top_k(queries, 6, exclude).rows, scores.topk(6).indices)
+
+
+def test_a_whole_subset_is_the_whole_corpus() -> None:
+    queries, stale, network, exclude = case()
+    draw = Draw(Gumbel(0, 20.0), 4, torch.arange(5))
+    whole = RotatingSubset(TargetBuffer([stale]), network, size=200, every=1, seed=1)
+    exact = Exact(TargetBuffer([stale]), network)
+    assert torch.equal(
+        whole.top_k(queries, 6, exclude, draw).rows, exact.top_k(queries, 6, exclude, draw).rows
+    )
+
+
+def test_rerank_takes_the_best_corrected_of_the_stale_best() -> None:
+    queries, stale, network, exclude = case()
+    found = StaleRerank(TargetBuffer([stale]), network, depth=30).top_k(queries, 6, exclude)
+    for i in range(5):
+        near = (stale @ queries[i]).argsort(descending=True).tolist()
+        near = [r for r in near if r != exclude[i].item()][:30]
+        corrected = (network(stale) @ queries[i]).tolist()
+        expected = sorted(near, key=lambda r: -corrected[r])[:6]
+        assert found.rows[i].tolist() == expected
+
+
+def test_rerank_of_everything_is_exact_noise_included() -> None:
+    queries, stale, network, exclude = case()
+    draw = Draw(Gumbel(0, 20.0), 4, torch.arange(5))
+    exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, draw)
+    rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
+    assert torch.equal(rerank.top_k(queries, 6, exclude, draw).rows, exact.rows)
