@@ -12,10 +12,10 @@ PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow check format bench docs clean
+.PHONY: help install demo test test-slow test-browser check format bench docs clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv and install the project in it, with the versions of constraints.txt
 
@@ -32,6 +32,10 @@ test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
 
 test-slow: install ## Run only the tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
+
+test-browser: install ## Run the tests that open a report in Chromium (installs it, on Debian)
+	command -v chromium || (apt-get update && apt-get install --yes --no-install-recommends chromium)
+	$(PYTEST) -m browser $(ARGS)
 
 check: install ## Lint, check the format, the types and the direction of imports
 	$(BIN)/ruff check .

@@ -138,7 +138,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--buffer", "/no/such"], "is not a buffer"),
         (["--trainer.no_such_thing", "1"], "has no no_such_thing"),
         (["--corrector-hidden", "-3"], "widths of at least 1, not [-3]"),
-        (["--strategy", "stale-frozen"], "needs separate towers"),
+        (["--strategy", "stale-frozen", "--towers", "tied"], "needs separate towers"),
         (["--resume"], "nothing to resume"),
         (["--layers", "2"], "has no transformer layers"),
     ],

@@ -187,6 +187,18 @@ def test_freezing_needs_separate_towers_and_freezes_one(
     assert not torch.allclose(embed_queries(model, texts), embed_queries(before, texts))
 
 
+def test_mixed_precision_leaves_search_and_losses_in_full(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    options = SMALL | {"steps": 3, "trainer": {"bf16": True}}
+    half = train(dataset, start(), tmp_path / "half", **options)
+    full = train(dataset, start(), tmp_path / "full", **SMALL | {"steps": 3})
+    assert load_file(tmp_path / "half" / "corrector.safetensors").keys()
+    first, second = (r["freshness"][-1]["kl_stale"] for r in (half, full))
+    assert first == pytest.approx(second, rel=0.2)
+    assert first != second  # the encoders did run in half precision
+
+
 def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> None:
     result = train(dataset, start(), tmp_path / "run", **SMALL | {"steps": 60})
     assert result["metrics"]["ndcg@10"] > result["initial_metrics"]["ndcg@10"] + 0.1

@@ -1,7 +1,7 @@
 """`unstale demo`: the whole idea on one screen."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import CONFIG, open_output, save_config
 from unstale.cli.train import training_settings
 from unstale.data.load import load_dataset
+from unstale.report.page import write_page
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 from unstale.training.job import train
@@ -38,6 +39,7 @@ def run(chosen: options.Demo) -> None:
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(_meaning(*runs))
     print(f"\nresults: {output / RESULTS}")
+    print(f"report:  open {write_page(output, asdict(recipe))}")
     print(f'try:     unstale search "parse an ISO date" --run {output}')
 
 

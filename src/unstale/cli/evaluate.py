@@ -8,8 +8,7 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
-from unstale.evaluation.metrics import means, measure, write_run
-from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.evaluation.evaluator import Evaluator
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 
@@ -19,15 +18,14 @@ def run(chosen: options.Evaluate) -> None:
     began = time.perf_counter()
     open_output(chosen.output, overwrite=chosen.overwrite, dry=True)
     dataset = load_dataset(chosen.data)
-    qrels = dataset.split(chosen.split)
+    dataset.split(chosen.split)
     model = open_encoder(chosen)
     output = open_output(chosen.output, overwrite=chosen.overwrite)
     save_config(output, "evaluate", chosen)
     tokens = target_tokens(model, dataset)
-    rows = qrels.query_rows
-    found = retrieve(model, dataset, rows, fresh_chunks(model, tokens))
-    metrics = means(measure(qrels, rows, found))
-    write_run(output / f"{chosen.split}.run", dataset, rows, found, "unstale")
+    evaluate = Evaluator(dataset, chosen.split, tokens)
+    metrics = evaluate(model)
+    evaluate.save(output, "unstale")
     seconds = time.perf_counter() - began
     result: dict[str, Any] = {
         "strategy": "none",

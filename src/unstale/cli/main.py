@@ -32,6 +32,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         options.Train,
         "unstale.cli.train:run",
     ),
+    "compare": (
+        "Compare strategies over seeds from identical starts, with significance.",
+        options.Compare,
+        "unstale.cli.compare:run",
+    ),
     "evaluate": (
         "Measure a model on a dataset: recall, MRR, nDCG.",
         options.Evaluate,
@@ -41,6 +46,21 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         "Search a corpus with a trained model, and read the results as a table.",
         options.Search,
         "unstale.cli.search:run",
+    ),
+    "report": (
+        "Make one HTML page of a run's results: charts, table, examples of mined negatives.",
+        options.Report,
+        "unstale.cli.report:run",
+    ),
+    "correct": (
+        "Bring old vectors up to date with a new encoder by embedding only a sample.",
+        options.Correct,
+        "unstale.cli.correct:run",
+    ),
+    "experiment": (
+        "Run one of the paper's studies, by name.",
+        options.Experiment,
+        "unstale.cli.experiment:run",
     ),
 }
 

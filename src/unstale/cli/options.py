@@ -73,6 +73,10 @@ class Train(Output, Encoder):
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss (paper: 10).
         corrector_loss: ce (equation 6) or mse (equation 5, squared).
+        corrector_anchor: Weight of an mse beside the ce, which keeps the corrector comparable
+            over time; 0 for the paper's.
+        memory: Remember what the corrector missed of each target when it was last encoded, and
+            add it; --no-memory for the paper's.
         refresh: How often exhaustive, stochastic and dynnibal refresh: a number over the run, or
             a schedule as Atlas writes it, 0-1000:500,1000-10000:2000.
         full_refreshes: Full re-embeddings of dynnibal (paper: 2; 0 for none).
@@ -80,9 +84,13 @@ class Train(Output, Encoder):
         sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
         rank: Rank of the regression of dynnibal.
         rerank_depth: How many stale targets stale-rerank reranks for each query.
+        search: How to search the cache through the corrector. exact: every target. rolling: as
+            fast as a stale search, and nearly exact. ivf: only the cells of targets that may
+            matter, for millions (needs faiss). auto: chosen by size and memory.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
         dtype: How to store a corpus embedded here.
         eval_split: Measure on this split, before and after; use dev to choose a recipe.
+        eval_steps: Also measure after every so many steps, for the curve; 0 for not.
         meter_steps: Steps between freshness readings; default: a tenth of the run.
         probe_queries: Queries of the freshness probe.
         probe_targets: Targets of the freshness probe, encoded at each reading.
@@ -108,21 +116,38 @@ class Train(Output, Encoder):
     corrector_lr: float = 1e-3
     corrector_weight: float = 10.0
     corrector_loss: Literal["ce", "mse"] = "ce"
+    corrector_anchor: float = 1.0
+    memory: bool = True
     refresh: int | str = 80
     full_refreshes: int = 2
     subset_size: int = 0
     sample_size: int = 0
     rank: int = 64
     rerank_depth: int = 256
+    search: Literal["auto", "exact", "rolling", "ivf"] = "auto"
     buffer: str | None = None
     dtype: Literal["float32", "float16"] = "float32"
     eval_split: str = "test"
+    eval_steps: int = 0
     meter_steps: int | None = None
     probe_queries: int = 64
     probe_targets: int = 512
     save_steps: int = 0
     resume: bool = False
     trainer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Compare(Train):
+    """Compare. A killed comparison goes on with --resume; finished runs are kept.
+
+    Args:
+        strategies: Names parted by commas; `stale:1` runs only the first seed.
+        seeds: Whole numbers parted by commas; each strategy is trained once for each.
+    """
+
+    strategies: str = "in-batch,stale,corrected,exhaustive"
+    seeds: str = "0,1,2"
 
 
 @dataclass
@@ -187,3 +212,84 @@ class Search:
     run: str = "runs/demo"
     k: int = 5
     width: int = 300
+
+
+@dataclass
+class Report:
+    """Report. Writes report.html into the run folder: one file, no script, nothing loaded.
+
+    Args:
+        run: A run folder with a results.json.
+    """
+
+    run: str
+
+
+@dataclass
+class Correct(Output, Encoder):
+    """Correct. Writes the new vectors in the old ones' format, results.json and a verdict.
+
+    Args:
+        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
+            that `unstale embed` wrote. Row by row they belong to the targets of the data.
+        data: A folder in BEIR layout with the texts, and queries for the validation.
+        run: Take corrector, encoder, data and stale buffer of a training run; the sample then
+            only validates.
+        fraction: Part of the targets to embed with the new encoder, a fifth of it held out.
+        count: The same as a number of targets.
+        seconds: The same as a time to spend on embedding.
+        sampling: Draw the sample uniformly, or alike from all k-means cells of the old vectors
+            (needs faiss). Held-out targets are always uniform.
+        method: mlp, a residual network around the least-squares map; linear, that map alone;
+            procrustes, the best rotation; auto, the network where it helps unseen targets.
+        corrector_hidden: Width of the network's hidden layer.
+        loss: mse, or ce with the queries of the splits that do not validate (plus mse).
+        scale: The paper's beta, for ce.
+        keep_fresh: Write the fresh vectors of the sampled targets, not their corrected ones.
+        k: How many neighbours the overlap is about.
+        split: The split whose queries validate; default test, or whichever there is.
+        queries: The most queries to validate on, and to fit to.
+        seed: Of sample and network.
+        resume: Go on with a sample whose embedding was interrupted.
+    """
+
+    vectors: str = ""
+    data: str = "docstrings"
+    run: str | None = None
+    fraction: float = 0.05
+    count: int | None = None
+    seconds: float | None = None
+    sampling: Literal["uniform", "coverage"] = "uniform"
+    method: Literal["auto", "mlp", "linear", "procrustes"] = "auto"
+    corrector_hidden: int = 1536
+    loss: Literal["mse", "ce"] = "mse"
+    scale: float = 20.0
+    keep_fresh: bool = True
+    k: int = 10
+    split: str = "test"
+    queries: int = 500
+    seed: int = 0
+    resume: bool = False
+
+
+@dataclass
+class Experiment:
+    """Run a study. Writes results.json, and figure.png where there is something to see.
+
+    Args:
+        name: Which; an unknown name lists them all.
+        output: A new or empty folder; default: runs/NAME.
+        overwrite: Replace a folder that an earlier unstale command wrote.
+        resume: Go on in a folder of an earlier run: what was embedded is kept.
+        seed: Of everything random.
+        data: A folder in BEIR layout, for the experiments on real data.
+        set: Any other setting of the experiment, e.g. `--set.epochs 100`.
+    """
+
+    name: str
+    output: str = ""
+    overwrite: bool = False
+    resume: bool = False
+    seed: int = 0
+    data: str | None = None
+    set: dict[str, Any] = field(default_factory=dict)

@@ -14,7 +14,8 @@ from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
-from unstale.training.job import check_settings, train
+from unstale.training.job import train
+from unstale.training.settings import check_settings
 from unstale.training.strategies import find_strategy
 
 

@@ -2,11 +2,13 @@
 
 from typing import final
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.corrector.losses import LOSSES, LossName
+from unstale.corrector.losses import LOSSES, LossName, mean_squared_error
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Miner, Queries, View
 from unstale.search.draws import Gumbel
@@ -17,11 +19,16 @@ from unstale.search.exact import Draw, Exact, Search
 class Corrected(Miner):
     """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates.
 
+    With `anchor=0` and no memory this is the paper's method to the letter.
+
     Args:
         buffer: The stale embeddings B.
         network: The corrector h.
         scale: The paper's beta.
         loss: `ce` or `mse`.
+        anchor: Weight of a mean-squared error added to the cross-entropy, which alone leaves h
+            free by a vector common to all targets.
+        memory: Adds to h(b) what it missed when the target was last encoded.
         search: How to search h(B); by default exactly.
         gumbel: Noise for sampling instead of a top-k.
     """
@@ -33,6 +40,8 @@ class Corrected(Miner):
         *,
         scale: float,
         loss: LossName = "ce",
+        anchor: float = 0.0,
+        memory: ResidualMemory | None = None,
         search: Search | None = None,
         gumbel: Gumbel | None = None,
     ) -> None:
@@ -40,14 +49,23 @@ class Corrected(Miner):
         self.buffer = buffer
         self.network = network
         self.scale = scale
-        self.gumbel = gumbel
+        self.anchor = anchor if loss == "ce" else 0.0
+        self.memory = memory
         self.search = search or Exact(buffer, network)
+        self.gumbel = gumbel
         self._correction_loss = LOSSES[loss]
+        self._step = 0
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.h(b)`, or a sample from their softmax."""
+        self._step = queries.step
         self.search.begin(queries.step)
-        draw = Draw(self.gumbel, queries.step, queries.rows) if self.gumbel else None
+        draw = None
+        if self.memory is not None:
+            remembered = _Remembered(queries, self.memory, self.gumbel)
+            draw = Draw(remembered, queries.step, queries.rows)
+        elif self.gumbel is not None:
+            draw = Draw(self.gumbel, queries.step, queries.rows)
         return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
 
     def loss(
@@ -59,9 +77,39 @@ class Corrected(Miner):
     ) -> Float[Tensor, ""]:
         """Compare P over the fresh candidates with P_h over the corrected ones."""
         corrected = self.network(self.buffer[rows])
-        return self._correction_loss(queries, fresh, corrected, self.scale, within)
+        if self.memory is not None:
+            self.memory.write(rows, fresh - corrected, self._step)
+        loss = self._correction_loss(queries, fresh, corrected, self.scale, within)
+        if self.anchor:
+            loss = loss + self.anchor * mean_squared_error(queries, fresh, corrected, self.scale)
+        return loss
 
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]
-        return View(stale, self.network(stale))
+        corrected = self.network(stale)
+        if self.memory is not None:
+            corrected = corrected + self.memory.read(rows, self._step)
+        return View(stale, corrected)
+
+
+@final
+class _Remembered:
+    """Add to each score `q.h(b)` what the memory knows, `q.r`, and noise if any is wanted.
+
+    A search adds it to its scores as it would add noise.
+    """
+
+    def __init__(self, queries: Queries, memory: ResidualMemory, gumbel: Gumbel | None) -> None:
+        self.memory = memory
+        self.gumbel = gumbel
+        self._ids, order = queries.rows.sort()
+        self._vectors = queries.vectors[order]
+
+    def __call__(
+        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+    ) -> Float[Tensor, "b n"]:
+        """Return what to add to the scores of some of the batch's queries."""
+        vectors = self._vectors[torch.searchsorted(self._ids, queries.contiguous())]
+        extra = vectors @ self.memory.read(rows, step).T
+        return extra if self.gumbel is None else extra + self.gumbel(step, queries, rows)

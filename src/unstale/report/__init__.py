@@ -1,1 +1,1 @@
-"""results.json to tables."""
+"""results.json to tables, and to one HTML page."""

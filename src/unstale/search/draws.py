@@ -4,7 +4,7 @@ A draw is keyed by (seed, step, query, row): nothing else that happens in a run,
 another number of processes, the meter, can change it.
 """
 
-from typing import final
+from typing import Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -41,6 +41,17 @@ def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"
     """Draw a uniform subset of all rows, sorted; a function of its arguments."""
     ranks = bits(seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
     return ranks.argsort()[:size].sort().values
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """Something to add to scores, for each (query, row), before the top-k."""
+
+    def __call__(
+        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+    ) -> Float[Tensor, "b n"]:
+        """Return it for some queries and rows."""
+        ...
 
 
 @final

@@ -6,25 +6,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.search.draws import Gumbel
+from unstale.search.best import TopK, drop, merge, nothing
+from unstale.search.draws import Noise
+from unstale.search.vectors import Vectors, on_device
+
+__all__ = ["Draw", "Exact", "Search", "TopK", "drop", "merge"]
+
+_CHUNK_BYTES = 24 * 2**20  # measured: what stays in the last-level cache between two layers
 
 
 class Draw(NamedTuple):
     """Noise for a sample instead of a top-k: the generator, and what keys it."""
 
-    gumbel: Gumbel
+    gumbel: Noise
     step: int
     queries: Int[Tensor, " b"]
-
-
-class TopK(NamedTuple):
-    """The best targets of each query, best first."""
-
-    scores: Float[Tensor, "b k"]
-    rows: Int[Tensor, "b k"]
 
 
 @runtime_checkable
@@ -50,20 +48,22 @@ class Search(Protocol):
 class Exact:
     """Score every target, through the corrector if there is one; keep the best as it goes.
 
-    Memory beyond the buffer is one chunk: `chunk * (hidden + queries)` floats.
+    The corrector's output layer moves to the queries when these are fewer than the dimensions,
+    see `Corrector.scores`. Memory beyond the buffer is one chunk: `chunk * (hidden + queries)`
+    floats; a memory-mapped buffer is read a chunk at a time, so that it may be larger than memory.
 
     Args:
         buffer: What to search.
         corrector: Through which to see it, if any.
-        chunk: Targets scored at once.
+        chunk: Targets scored at once; by default what the processor's cache holds.
         rows: The corpus rows of a buffer that holds only some of it.
     """
 
     def __init__(
         self,
-        buffer: TargetBuffer,
+        buffer: Vectors,
         corrector: Corrector | None = None,
-        chunk: int = 8192,
+        chunk: int | None = None,
         rows: Int[Tensor, " n"] | None = None,
     ) -> None:
         self.buffer = buffer
@@ -84,15 +84,12 @@ class Exact:
     ) -> TopK:
         """Return the k best targets of each query, none of which is among its excluded rows."""
         width = exclude.shape[1] if exclude is not None else 0
+        check_k(k, self.buffer)
         fetch = min(k + width, len(self.buffer))
-        if k > len(self.buffer):
-            raise InputError(f"cannot take the top {k} of a buffer of {len(self.buffer)} targets")
-        best = TopK(
-            queries.new_full((len(queries), 0), -torch.inf),
-            torch.zeros(len(queries), 0, dtype=torch.long, device=queries.device),
-        )
-        for start, stale in self.buffer.chunks(self.chunk):
-            scores = self._scores(queries, stale.to(queries.device))
+        size = self.chunk or chunk_rows(self.corrector, queries)
+        best = nothing(queries)
+        for start, stale in on_device(self.buffer.chunks(size), queries.device):
+            scores = self._scores(queries, stale)
             if draw is not None:
                 places = torch.arange(start, start + len(stale), device=queries.device)
                 scores = scores + draw.gumbel(draw.step, draw.queries, self._corpus_rows(places))
@@ -111,19 +108,14 @@ class Exact:
         return self.corrector.scores(queries, stale)
 
 
-def merge(best: TopK, scores: Float[Tensor, "b n"], start: int, k: int) -> TopK:
-    """Merge a chunk's scores, whose first row is `start`, into the best so far."""
-    top = scores.topk(min(k, scores.shape[1]), dim=1)
-    scores = torch.cat([best.scores, top.values], dim=1)
-    rows = torch.cat([best.rows, top.indices + start], dim=1)
-    keep = scores.topk(min(k, scores.shape[1]), dim=1)
-    return TopK(keep.values, rows.gather(1, keep.indices))
+def check_k(k: int, vectors: Vectors) -> None:
+    """Refuse to take more targets than there are."""
+    if k > len(vectors):
+        raise InputError(f"cannot take the top {k} of a buffer of {len(vectors)} targets")
 
 
-def drop(best: TopK, exclude: Int[Tensor, "b p"], k: int) -> TopK:
-    """Keep the first k rows of each query that are not excluded (-1 excludes nothing)."""
-    banned = (best.rows[:, :, None] == exclude[:, None, :]).any(dim=2)
-    if ((~banned).sum(dim=1) < k).any():
-        raise InputError(f"cannot mine {k} targets for a query: too few are not its positives")
-    order = banned.int().argsort(dim=1, stable=True)[:, :k]
-    return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
+def chunk_rows(corrector: Corrector | None, queries: Float[Tensor, "b d"]) -> int:
+    """Choose how many targets to score at once, by the floats that each needs on the way."""
+    widths = [] if corrector is None else [len(weight) for weight in corrector.parameters()]
+    floats = sum(queries.shape) + max(widths, default=0)
+    return min(16_384, max(1024, _CHUNK_BYTES // (4 * floats)))

@@ -32,6 +32,7 @@ class Counters:
     targets_sampled: int = 0  # encoded as a sample, to fit something
     targets_probed: int = 0  # encoded by the meter
     mining_seconds: float = 0.0
+    training_seconds: float = 0.0
 
 
 @final
@@ -84,9 +85,9 @@ class FreshNegativesLoss(nn.Module):
         self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"]
     ) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 1 on a batch, up to the two losses."""
-        query_rows, label = labels[:, 0], labels[:, 1]
+        query_rows, label = labels.T.contiguous()
         positives = self._known_positives(query_rows)
-        queries = embed(self.model, features[0], "query", unit=self._unit)  # f(x), (b, d)
+        queries = embed(self.model, features[0], "query", unit=self._unit).float()  # f(x), (b, d)
 
         # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label.
         mined = self._mine(Queries(queries.detach(), query_rows, positives, self.step))  # (b, m)
@@ -95,12 +96,13 @@ class FreshNegativesLoss(nn.Module):
         within = None if self.share_candidates else _membership(place, len(rows))
 
         # The truncated softmax P over fresh embeddings of the candidates.
-        fresh = self._encode(rows)  # g(y), (c, d)
-        logits = self.scale * queries @ fresh.T
-        task = self._task_loss(logits, rows, place[:, 0], positives, within)
+        fresh = self._encode(rows).float()  # g(y), (c, d)
+        with _full_precision(fresh):
+            logits = self.scale * queries @ fresh.T
+            task = self._task_loss(logits, rows, place[:, 0], positives, within)
 
-        # The same candidates teach the corrector; nothing here reaches the encoders.
-        correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
+            # The same candidates teach the corrector; nothing here reaches the encoders.
+            correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
         return {"task_loss": task, "corrector_loss": self.corrector_weight * correction}
 
     def _known_positives(self, query_rows: Int[Tensor, " b"]) -> Int[Tensor, "b p"]:
@@ -109,7 +111,7 @@ class FreshNegativesLoss(nn.Module):
 
     def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
         start = time.perf_counter()
-        with torch.no_grad():
+        with torch.no_grad(), _full_precision(queries.vectors):
             mined = self.miner.mine(queries, self.hard_negatives)
         self.counters.mining_seconds += time.perf_counter() - start
         return mined
@@ -133,6 +135,11 @@ class FreshNegativesLoss(nn.Module):
             absent = absent | ~within
         absent.scatter_(1, label[:, None], False)
         return functional.cross_entropy(logits.masked_fill(absent, -torch.inf), label)
+
+
+def _full_precision(like: Tensor) -> torch.autocast:
+    """Switch mixed precision off: the encoders may run in bfloat16, scores and losses may not."""
+    return torch.autocast(like.device.type, enabled=False)
 
 
 def _membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -18,12 +17,14 @@ from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
-from unstale.evaluation.metrics import means, measure, write_run
-from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.retrieve import fresh_chunks
 from unstale.files import atomic_file, atomic_folder
+from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.examples import MinedExamples
 from unstale.training.meter import Meter
+from unstale.training.settings import check_settings
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
 
@@ -47,15 +48,19 @@ def train(
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_loss: LossName = "ce",
+    corrector_anchor: float = 1.0,
+    memory: bool = True,
     refresh: str | int = 80,
     full_refreshes: int = 2,
     subset_size: int = 0,
     sample_size: int = 0,
     rank: int = 64,
     rerank_depth: int = 256,
+    search: Mode = "auto",
     buffer: Path | None = None,
     dtype: str = "float32",
     eval_split: str = "test",
+    eval_steps: int = 0,
     meter_steps: int | None = None,
     probe_queries: int = 64,
     probe_targets: int = 512,
@@ -84,15 +89,19 @@ def train(
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss.
         corrector_loss: `ce` or `mse`.
+        corrector_anchor: Weight of the mean-squared error beside the cross-entropy.
+        memory: Remember what the corrector missed of each target when it was last encoded.
         refresh: Number of refreshes over the run, or Atlas's schedule `0-1000:500,...`.
         full_refreshes: Full re-embeddings of `dynnibal`.
         subset_size: Targets that `stochastic` and `corrected-subset` hold; 0: a twentieth.
         sample_size: Targets that `dynnibal` embeds at each refit; 0: a twentieth.
         rank: Rank of the regression of `dynnibal`.
         rerank_depth: How many stale targets `stale-rerank` reranks for each query.
+        search: How the corrected strategies search: `exact`, `rolling`, `ivf`, or `auto`.
         buffer: An embedded corpus to reuse; by default it is embedded into `output/buffer`.
         dtype: Of a buffer embedded here.
         eval_split: The split to measure on, before and after.
+        eval_steps: Also measure after every so many steps; 0 for not.
         meter_steps: Steps between freshness readings; by default a tenth of the run.
         probe_queries: Queries of the meter's probe.
         probe_targets: Targets of the meter's probe, encoded at each reading.
@@ -116,17 +125,18 @@ def train(
         scale=scale,
         corrector_hidden=corrector_hidden,
         corrector_weight=corrector_weight,
+        corrector_anchor=corrector_anchor,
+        refresh=refresh,
         eval_split=eval_split,
         buffer=buffer,
     )
     kind = find_strategy(strategy)
-    pairs = dataset.split("train").pairs
-    evaluated = dataset.split(eval_split)
     if kind.frozen:
         freeze_targets(model)
-
     set_seed(seed)
     tokens = target_tokens(model, dataset, progress=progress)
+    evaluate = Evaluator(dataset, eval_split, tokens, progress=progress)
+
     embedding = time.perf_counter()
     cache, embedded = None, 0
     if kind.buffered or buffer is not None:
@@ -138,12 +148,7 @@ def train(
                 model, tokens, output / "buffer", made_by, dtype=dtype, progress=progress
             )
     embedding = time.perf_counter() - embedding
-
-    evaluation = time.perf_counter()
-    rows = evaluated.query_rows
-    start_chunks = cache.chunks(16_384) if cache else fresh_chunks(model, tokens, progress=progress)
-    initial = means(measure(evaluated, rows, retrieve(model, dataset, rows, start_chunks)))
-    evaluation = time.perf_counter() - evaluation
+    initial = evaluate(model, cache.chunks(16_384) if cache else None)  # the buffer is the corpus
 
     recipe = Recipe(
         targets=len(dataset.targets),
@@ -155,19 +160,24 @@ def train(
         sampling=sampling,
         corrector_hidden=corrector_hidden,
         corrector_loss=corrector_loss,
+        corrector_anchor=corrector_anchor,
+        memory=memory,
         refresh=refresh,
         full_refreshes=full_refreshes,
         subset_size=subset_size,
         sample_size=sample_size,
         rank=rank,
         rerank_depth=rerank_depth,
+        search=search,
+        batch_size=batch_size,
     )
     miner = build_miner(strategy, recipe)
+    positives = Positives(dataset, ["train"])
     loss = FreshNegativesLoss(
         model,
         miner,
         tokens,
-        Positives(dataset, ["train"]),
+        positives,
         scale=scale,
         hard_negatives=hard_negatives,
         corrector_weight=corrector_weight,
@@ -194,27 +204,26 @@ def train(
     fresh_trainer = FreshTrainer(
         model,
         SentenceTransformerTrainingArguments(**arguments),
-        training_rows(dataset, pairs),
+        training_rows(dataset),
         loss,
         Meter(dataset, "train", tokens, scale=scale, queries=probe_queries, targets=probe_targets),
         meter_steps or max(1, steps // 10),
+        evaluate if eval_steps else None,
+        eval_steps,
     )
-    training = time.perf_counter()
     fresh_trainer.train(resume_from_checkpoint=resume and has_checkpoint(output))
-    training = time.perf_counter() - training
+    counters = asdict(loss.counters)
+    training = counters.pop("training_seconds")
 
     with atomic_folder(output / "model") as folder:
         model.save_pretrained(str(folder))
-    if state := miner.state_dict():
+    if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
         with atomic_file(output / "corrector.safetensors") as file:
-            save_file({k: v.contiguous() for k, v in state.items()}, file)
-
-    final = time.perf_counter()
-    found = retrieve(model, dataset, rows, fresh_chunks(model, tokens, progress=progress))
-    metrics = means(measure(evaluated, rows, found))
-    write_run(output / f"{eval_split}.run", dataset, rows, found, strategy)
-    evaluation += time.perf_counter() - final
-    counters = asdict(loss.counters)
+            save_file(weights, file)
+    examples = MinedExamples(model, miner, dataset, tokens, positives, step=steps)
+    corpus = fresh_chunks(model, tokens, progress=progress)
+    metrics = evaluate(model, examples.watch(corpus))
+    evaluate.save(output, strategy)
     mining = counters.pop("mining_seconds")
     return {
         "strategy": strategy,
@@ -229,17 +238,20 @@ def train(
             "total": time.perf_counter() - began,
             "embedding": embedding,
             "mining": mining,
-            "evaluation": evaluation,
+            "evaluation": evaluate.seconds,
             "training": training,
         },
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
         "freshness": [asdict(f) for f in fresh_trainer.freshness],
+        "curve": fresh_trainer.curve,
+        "examples": examples.listed(),
     }
 
 
-def training_rows(dataset: RetrievalDataset, pairs: np.ndarray) -> Dataset:
+def training_rows(dataset: RetrievalDataset) -> Dataset:
     """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
+    pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
     return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
 
@@ -253,43 +265,3 @@ def freeze_targets(model: SentenceTransformer) -> None:
 def has_checkpoint(output: Path) -> bool:
     """Tell whether a run left a checkpoint to go on from."""
     return any((output / "checkpoints").glob("checkpoint-*"))
-
-
-def check_settings(
-    dataset: RetrievalDataset,
-    model: SentenceTransformer,
-    *,
-    strategy: str,
-    steps: int,
-    batch_size: int,
-    hard_negatives: int,
-    uniform_negatives: int,
-    scale: float,
-    corrector_hidden: tuple[int, ...],
-    corrector_weight: float,
-    eval_split: str,
-    buffer: Path | None,
-) -> None:
-    """Refuse what cannot work, before any long work; the arguments are those of `train`."""
-    kind = find_strategy(strategy)
-    pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
-    dataset.split(eval_split)
-    if steps < 1 or batch_size < 1:
-        raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
-    if pairs < batch_size:
-        raise InputError(f"a batch of {batch_size} needs as many training pairs; there are {pairs}")
-    if min(hard_negatives, uniform_negatives) < 0 or scale <= 0 or corrector_weight < 0:
-        raise InputError(
-            f"expected scale > 0 and the rest >= 0: scale {scale}, hard negatives "
-            f"{hard_negatives}, uniform negatives {uniform_negatives}, weight {corrector_weight}"
-        )
-    if (negatives := hard_negatives + uniform_negatives) >= targets:
-        raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")
-    if any(width < 1 for width in corrector_hidden):
-        raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
-    if kind.frozen:
-        query = {id(p) for p in tower_modules(model, "query").parameters()}
-        if any(id(p) in query for p in tower_modules(model, "document").parameters()):
-            raise InputError(f"{strategy} needs separate towers (--towers separate)")
-    if buffer is not None:
-        TargetBuffer.open(buffer, fingerprint(model, dataset.targets))

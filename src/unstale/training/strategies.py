@@ -1,11 +1,13 @@
 """Every strategy by its name: what it needs, and how to build its miner."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.losses import LossName
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.miners import (
@@ -20,12 +22,14 @@ from unstale.miners import (
     Stochastic,
     Uniform,
 )
+from unstale.search.auto import Mode, make_search
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Search
 from unstale.search.rerank import StaleRerank
 from unstale.search.subset import RotatingSubset
 
 Sampling = Literal["top-k", "gumbel"]
+_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -43,12 +47,16 @@ class Recipe:
         sampling: `top-k` or `gumbel`.
         corrector_hidden: Widths of the corrector's hidden layers.
         corrector_loss: `ce` or `mse`.
+        corrector_anchor: Weight of the mean-squared error beside the cross-entropy; 0: the paper's.
+        memory: Remember what the corrector missed of each target; off: the paper's.
         refresh: Atlas's schedule (`0-1000:500,...`) or a number of refreshes over the run.
         full_refreshes: Full re-embeddings of dynnibal, spread over the run.
         subset_size: Targets that stochastic and corrected-subset hold; 0 for a twentieth.
         sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
         rank: Rank of dynnibal's regression.
         rerank_depth: L of stale-rerank.
+        search: How to search h(B), or `auto`.
+        batch_size: Queries that are searched at once, by which `auto` chooses.
     """
 
     targets: int
@@ -60,12 +68,23 @@ class Recipe:
     sampling: Sampling = "top-k"
     corrector_hidden: tuple[int, ...] = (768,)
     corrector_loss: LossName = "ce"
+    corrector_anchor: float = 1.0
+    memory: bool = True
     refresh: str | int = 80
     full_refreshes: int = 2
     subset_size: int = 0
     sample_size: int = 0
     rank: int = 64
     rerank_depth: int = 256
+    search: Mode = "auto"
+    batch_size: int = 64
+
+    @property
+    def residuals(self) -> ResidualMemory | None:
+        """Return the memory of a corrector that has one; it fades over a run's length."""
+        if not self.memory:
+            return None
+        return ResidualMemory(self.targets, self.cache.dim, fade=self.steps).to(self.cache.device)
 
     @property
     def schedule(self) -> Schedule:
@@ -112,12 +131,21 @@ def _corrected(
     loss: LossName | None = None,
 ) -> Miner:
     network = Corrector(recipe.cache.dim, recipe.corrector_hidden).to(recipe.cache.device)
+    if search is None:
+        chosen, choice = make_search(
+            recipe.search, recipe.cache, network, queries=recipe.batch_size, seed=recipe.seed
+        )
+        _LOG.info("search: %s, a snapshot in %s: %s", *choice)
+    else:
+        chosen = search(network)
     return Corrected(
         recipe.cache,
         network,
         scale=recipe.scale,
         loss=loss or recipe.corrector_loss,
-        search=search(network) if search else None,
+        anchor=recipe.corrector_anchor,
+        memory=recipe.residuals,
+        search=chosen,
         gumbel=recipe.gumbel,
     )
 

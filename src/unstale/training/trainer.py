@@ -7,6 +7,7 @@ update.
 """
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -24,6 +25,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from unstale.encoders.embed import embed_targets, prompt_of
 from unstale.errors import InputError
+from unstale.evaluation.evaluator import Evaluator
 from unstale.training.algorithm1 import Counters, FreshNegativesLoss
 from unstale.training.meter import Freshness, Meter
 
@@ -43,6 +45,8 @@ class FreshTrainer(SentenceTransformerTrainer):
         loss: The loss, with its miner.
         meter: Reads the freshness, if given.
         meter_steps: How many steps lie between two readings.
+        evaluate: Measures the model during training, if given.
+        eval_steps: How many steps lie between two measurements.
     """
 
     def __init__(
@@ -53,13 +57,19 @@ class FreshTrainer(SentenceTransformerTrainer):
         loss: FreshNegativesLoss,
         meter: Meter | None = None,
         meter_steps: int = 50,
+        evaluate: Evaluator | None = None,
+        eval_steps: int = 0,
     ) -> None:
         if args.world_size > 1 or args.n_gpu > 1:
             raise InputError("training in several processes is not supported yet; run one")
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
         self.fresh_loss = loss
         self.freshness: list[Freshness] = []
+        self.curve: list[dict[str, float]] = []  # step, seconds of training so far, metrics
+        self.clock = 0.0  # since when time is the training's
         self.add_callback(_Steps(self, meter, meter_steps))
+        if evaluate is not None:
+            self.add_callback(_Curve(self, evaluate, eval_steps))
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
@@ -77,8 +87,11 @@ class FreshTrainer(SentenceTransformerTrainer):
             {k: v.contiguous() for k, v in self.fresh_loss.miner.state_dict().items()},
             folder / MINER_WEIGHTS,
         )
-        state = {"counters": asdict(self.fresh_loss.counters)}
-        state["freshness"] = [asdict(f) for f in self.freshness]  # type: ignore[assignment]
+        state = {
+            "counters": asdict(self.fresh_loss.counters),
+            "freshness": [asdict(f) for f in self.freshness],
+            "curve": self.curve,
+        }
         (folder / MINER_STATE).write_text(json.dumps(state), "utf-8")
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
@@ -88,6 +101,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         state = json.loads((folder / MINER_STATE).read_text("utf-8"))
         self.fresh_loss.counters = Counters(**state["counters"])
         self.freshness = [Freshness(**f) for f in state["freshness"]]
+        self.curve = state["curve"]
 
 
 @final
@@ -98,6 +112,12 @@ class _Steps(TrainerCallback):
         self.trainer = trainer
         self.meter = meter
         self.every = every
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Start the clock."""
+        self.trainer.clock = time.perf_counter()
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -117,6 +137,9 @@ class _Steps(TrainerCallback):
         loss.counters.targets_sampled += embedded.sampled
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:
             self._read(state.global_step)
+        now = time.perf_counter()
+        loss.counters.training_seconds += now - self.trainer.clock
+        self.trainer.clock = now
 
     def _embed(self, rows: Tensor) -> Tensor:
         loss = self.trainer.fresh_loss
@@ -131,6 +154,28 @@ class _Steps(TrainerCallback):
             loss.counters.targets_probed += len(self.meter.rows)
             self.trainer.freshness.append(reading)
             self.trainer.log(reading.logs())
+
+
+@final
+class _Curve(TrainerCallback):
+    """Measure the model every so many steps; the time it takes is not the training's."""
+
+    def __init__(self, trainer: FreshTrainer, evaluate: Evaluator, every: int) -> None:
+        self.trainer = trainer
+        self.evaluate = evaluate
+        self.every = every
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Add a point to the curve."""
+        if state.global_step % self.every == 0 or state.global_step == state.max_steps:
+            seconds = self.trainer.fresh_loss.counters.training_seconds
+            metrics = self.evaluate(self.trainer.model)
+            self.trainer.curve.append({"step": state.global_step, "seconds": seconds, **metrics})
+            shown = {f"eval/{k}": metrics[k] for k in ("recall@1", "recall@10", "ndcg@10")}
+            self.trainer.log(shown)
+            self.trainer.clock = time.perf_counter()
 
 
 def miner_arguments(

@@ -1,0 +1,44 @@
+"""`unstale experiment NAME`: the studies, by name."""
+
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+from unstale.cli import options
+from unstale.cli.folders import open_output, save_config
+from unstale.errors import InputError
+
+# name: "module:function"; the function takes the output folder and keywords, writes results.json,
+# and returns what it wrote. Its keywords are the settings that `--set.NAME VALUE` reaches.
+EXPERIMENTS: dict[str, str] = {
+    "generalization": "unstale.experiments.generalization:run",
+    "migration": "unstale.experiments.migration:run",
+    "small-to-large": "unstale.experiments.small_to_large:run",
+    "synthetic-parameters": "unstale.experiments.synthetic_parameters:run",
+    "synthetic-samples": "unstale.experiments.synthetic_samples:run",
+    "toy-circle": "unstale.experiments.toy_circle:run",
+}
+
+
+def run(chosen: options.Experiment) -> None:
+    """Run one study."""
+    if chosen.name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise InputError(f"no experiment {chosen.name!r}; there are {known}")
+    where = chosen.output or f"runs/{chosen.name}"
+    open_output(where, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
+    module, function = EXPERIMENTS[chosen.name].split(":")
+    study = getattr(import_module(module), function)
+    takes = set(signature(study).parameters) - {"output"}
+    settings: dict[str, Any] = {"seed": chosen.seed, **chosen.set}
+    if chosen.data:
+        settings["data"] = chosen.data
+    if unknown := sorted(set(settings) - takes):
+        rule = f"it takes {', '.join(sorted(takes))}"
+        raise InputError(f"{chosen.name} has no setting {', '.join(unknown)}; {rule}")
+    output = open_output(where, overwrite=chosen.overwrite, resume=chosen.resume)
+    save_config(output, "experiment", chosen)
+    results = study(output, **settings)
+    for name, value in results.get("summary", {}).items():
+        print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+    print(f"seconds: {results['seconds']:.0f}\nresults: {output / 'results.json'}")

@@ -1,0 +1,48 @@
+"""What the corrector missed, remembered: the last residual of every target that was encoded.
+
+Training encodes its candidates anyway, and each fresh embedding says how far off h was for that
+target: r = g(y) - h(b). Until the encoder has moved on, h(b) + r is a better guess than h(b), and
+it costs no encoding. It needs h anchored by a mean-squared error: cross-entropy alone leaves h free
+by a vector common to all targets, and residuals of different ages would not compare.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from unstale.errors import InputError
+
+
+@final
+class ResidualMemory(nn.Module):
+    """Keep the last residual of each target, fading with its age.
+
+    A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer.
+
+    Args:
+        targets: N, the size of the corpus.
+        dim: D.
+        fade: Steps after which a residual counts 1/e.
+    """
+
+    def __init__(self, targets: int, dim: int, fade: int) -> None:
+        super().__init__()
+        if fade <= 0:
+            raise InputError(f"a memory must fade over more than 0 steps, not {fade}")
+        self.fade = fade
+        self.residual: Tensor
+        self.written: Tensor
+        self.register_buffer("residual", torch.zeros(targets, dim))
+        self.register_buffer("written", torch.zeros(targets, dtype=torch.long))
+
+    def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
+        """Remember residuals found at a step; each row's last one counts."""
+        self.residual[rows] = residual.detach().to(self.residual)
+        self.written[rows] = step
+
+    def read(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, "n d"]:
+        """Return what to add to corrected embeddings; zero for targets never encoded."""
+        age = (step - self.written[rows]).clamp(min=0)
+        return self.residual[rows] * torch.exp(age * (-1 / self.fade))[:, None]

@@ -1,0 +1,1 @@
+"""The paper's studies, one file each; `unstale experiment NAME` runs them."""

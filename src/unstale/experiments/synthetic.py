@@ -1,0 +1,77 @@
+"""The paper's synthetic worlds: stale targets from a mixture, moved by random residual MLPs."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from unstale.experiments.batched import Tasks, residual_mlp, start
+
+TARGETS, DIM, GAUSSIANS = 4096, 8, 20  # the paper's
+WIDTHS = (DIM, 2 * DIM, 4 * DIM, 8 * DIM)
+# The shapes of h, by their hidden widths: "between 0 and 2 hidden layers with hidden dimension
+# of D, 2D, 4D, or 8D".
+SHAPES: tuple[tuple[int, ...], ...] = ((), *((w,) for w in WIDTHS), *((w, w) for w in WIDTHS))
+# Not given in the paper: queries come from the mixture of the targets, as unit vectors.
+QUERIES, HELD_OUT_QUERIES, SCALE = 32, 64, 10.0
+CENTRES, SPREAD = 1.0, 0.5  # expected norms of a Gaussian's mean and of a deviation from it
+
+
+@final
+@dataclass(frozen=True)
+class World:
+    """One drift: where targets were, where they are, and queries seen and unseen in training."""
+
+    stale: Float[Tensor, "n d"]
+    fresh: Float[Tensor, "n d"]
+    queries: Float[Tensor, "q d"]
+    held_out: Float[Tensor, "u d"]
+
+    @property
+    def staleness(self) -> float:
+        """Compute KL(P || P_stale) over all targets, the mean over held-out queries."""
+        return divergence(self.held_out, self.fresh, self.stale)
+
+
+def make_world(drift: tuple[int, ...], gain: float, seed: int) -> World:
+    """Draw a world.
+
+    Args:
+        drift: Hidden widths of the random residual MLP from stale to fresh.
+        gain: Its initialisation: weights have standard deviation gain / sqrt(fan in).
+        seed: Of targets, queries and MLP.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(GAUSSIANS, DIM, generator=generator) * CENTRES / DIM**0.5
+
+    def draw(n: int) -> Float[Tensor, "n d"]:
+        which = torch.randint(GAUSSIANS, (n,), generator=generator)
+        noise = torch.randn(n, DIM, generator=generator)
+        return centres[which] + noise * SPREAD / DIM**0.5
+
+    stale = draw(TARGETS)
+    queries = torch.nn.functional.normalize(draw(QUERIES + HELD_OUT_QUERIES), dim=1)
+    mover = start(1, [DIM, *drift, DIM], generator, gain)
+    fresh = residual_mlp(mover, stale[None])[0]
+    return World(stale, fresh, queries[:QUERIES], queries[QUERIES:])
+
+
+def divergence(
+    queries: Float[Tensor, "q d"], fresh: Float[Tensor, "n d"], seen: Float[Tensor, "n d"]
+) -> float:
+    """Compute KL(P || P_seen) over all targets, the mean over queries."""
+    return Tasks(fresh[None], fresh[None], queries[None], SCALE).divergence(seen[None]).item()
+
+
+def parameter_count(shape: tuple[int, ...]) -> int:
+    """Count the parameters of a corrector by its hidden widths.
+
+    Example:
+        >>> parameter_count(()), parameter_count((8,))  # 8*8 + 8; twice that
+        (72, 144)
+    """
+    widths = [DIM, *shape, DIM]
+    return sum(a * b + b for a, b in pairwise(widths))

@@ -1,0 +1,146 @@
+"""The results as an HTML table: a row a strategy, best first, numbers that line up."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from unstale.report.entries import Entry, Group, Record, average, number, spread
+from unstale.report.escape import escape
+from unstale.report.figures import METRIC, tone
+from unstale.report.table import SHOWN
+from unstale.report.words import duration, gap_recovered, look_up, trained
+
+_NOTHING = '<td class="none">&ndash;</td>'
+
+
+def results_table(groups: Sequence[Group]) -> str:
+    """Build the table of what came out and what it cost; empty columns are left out."""
+    metrics = [m for m in SHOWN if any(g.mean(m) is not None for g in groups)]
+    best = {m: max(g.mean(m) or 0.0 for g in groups) for m in metrics}
+    ranked = _ranked(groups)
+    costs = _filled(
+        {
+            "seen": [_seen(g) for g in ranked],
+            "re-embedded": [_mean(g, "{:,.0f}".format, lambda e: e.reembedded) for g in ranked],
+            "steps/s": [_mean(g, "{:.2f}".format, lambda e: e.steps_per_second) for g in ranked],
+            "training": [_mean(g, duration, lambda e: e.training) for g in ranked],
+        }
+    )
+    columns = {
+        SHOWN[m]: [_metric(g.metric(m), best[m], len(groups)) for g in ranked] for m in metrics
+    }
+    said = ["Metrics in percent."]
+    if any(len(g.entries) > 1 for g in groups):
+        said.append("±: standard deviation over the seeds.")
+    if "seen" in costs:
+        said.append("Seen: share of the true top 10 that the searched cache held at the end.")
+    before = _before(groups, metrics, len(costs))
+    return _table("results", ranked, columns | costs, before, " ".join(said))
+
+
+def comparison_table(groups: Sequence[Group], summary: Record) -> str:
+    """Build the table of what the differences mean, if the results say so."""
+    ranked = _ranked(groups)
+    columns = _filled(
+        {
+            "gap recovered": [_gap(summary, g) for g in ranked],
+            "p vs stale": [_p(summary, g, "stale") for g in ranked],
+            "p vs exhaustive": [_p(summary, g, "exhaustive") for g in ranked],
+        }
+    )
+    if not columns:
+        return ""
+    said = []
+    if "gap recovered" in columns:
+        said.append(
+            f"Gap recovered: where {METRIC} stands from stale (0%) to exhaustive (100%), with "
+            f"its 95% interval."
+        )
+    if len(columns) > 1 or not said:
+        said.append(f"p: of a paired t-test of {METRIC} over the queries.")
+    return _table("comparison", ranked, columns, "", " ".join(said))
+
+
+def _ranked(groups: Sequence[Group]) -> list[Group]:
+    return sorted(groups, key=lambda g: -(g.mean(METRIC) or 0.0))
+
+
+def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _table(
+    kind: str, groups: Sequence[Group], columns: dict[str, list[str]], first: str, note: str
+) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in columns)
+    body = first
+    for i, group in enumerate(groups):
+        cells = "".join(f"<td>{c[i]}</td>" if c[i] else _NOTHING for c in columns.values())
+        name = f'<span class="swatch {tone(group.strategy)}"></span>{escape(group.name)}'
+        body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
+    corner = '<th scope="col"><span class="hidden">strategy</span></th>'
+    return (
+        f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{corner}{head}</tr>'
+        f'</thead><tbody>{body}</tbody></table></div><p class="note">{note}</p>'
+    )
+
+
+def _before(groups: Sequence[Group], metrics: Sequence[str], blanks: int) -> str:
+    if not any(trained(g) for g in groups):
+        return ""
+    entries = [e for g in groups for e in g.entries]
+    # Under a spread that is not there, so that the means line up.
+    several = any(len(g.entries) > 1 for g in groups)
+    room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>' if several else ""
+    cells = ""
+    for metric in metrics:
+        values = [e.initial[metric] for e in entries if metric in e.initial]
+        cells += f"<td>{100 * fmean(values):.1f}{room}</td>" if values else _NOTHING
+    blank = "<td></td>" * blanks
+    return f'<tr class="before"><th scope="row">before training</th>{cells}{blank}</tr>'
+
+
+def _metric(values: Sequence[float], best: float, rivals: int) -> str:
+    if not values:
+        return ""
+    mean, sd = fmean(values), spread(values)
+    shown = f"{100 * mean:.1f}"
+    if rivals > 1 and mean >= best - 1e-12:
+        shown = f"<strong>{shown}</strong>"
+    if sd is not None:
+        shown += f' <span class="spread">±&nbsp;{100 * sd:.1f}</span>'
+    return shown
+
+
+def _mean(
+    group: Group, write: Callable[[float], str], value: Callable[[Entry], float | None]
+) -> str:
+    mean = average(group.of(value))
+    return "" if mean is None else write(mean)
+
+
+def _gap(summary: Record, group: Group) -> str:
+    gap = gap_recovered(summary, group.strategy)
+    if gap is None:
+        return ""
+    value, low, high = gap
+    shown = f"{_signed(value)}%"
+    if low is not None and high is not None:
+        shown += f' <span class="spread">{_signed(low)} to {_signed(high)}</span>'
+    return shown
+
+
+def _signed(value: float) -> str:
+    return f"{round(100 * value)}".replace("-", "&minus;")
+
+
+def _p(summary: Record, group: Group, against: str) -> str:
+    p = number(look_up(summary, "p_value", against, group.strategy, METRIC))
+    if p is None:
+        return ""
+    return "&lt;&nbsp;0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _seen(group: Group) -> str:
+    """Return how much of the true top 10 the view that the miner searches held at the end."""
+    taken = group.readings("overlap_corrected") or group.readings("overlap_stale")
+    return f"{100 * fmean(taken[-1][1]):.0f}%" if taken else ""

@@ -1,0 +1,61 @@
+"""From the runs of a comparison to its summary: means, spread, significance, gap recovered."""
+
+from typing import Any
+
+import numpy as np
+
+from unstale.evaluation.significance import Values, gap_recovered, paired_p_value
+
+FLOOR, CEILING = "stale", "exhaustive"
+
+
+def summarise(values: dict[str, dict[int, dict[str, np.ndarray]]]) -> dict[str, Any]:
+    """Compare strategies.
+
+    Args:
+        values: By strategy, seed and metric: one number a query.
+
+    Returns:
+        `mean`, `std` (over seeds), `seeds`, `p_value[reference][strategy][metric]` against stale
+        and exhaustive, `gap_recovered[strategy][metric]` and `gap_recovered_interval`.
+    """
+    metrics = list(next(iter(next(iter(values.values())).values())))
+    summary: dict[str, Any] = {
+        "seeds": {s: sorted(by_seed) for s, by_seed in values.items()},
+        "mean": {s: {m: _means(v, m).mean() for m in metrics} for s, v in values.items()},
+        "std": {s: {m: _std(v, m) for m in metrics} for s, v in values.items()},
+        "p_value": {},
+        "gap_recovered": {},
+        "gap_recovered_interval": {},
+    }
+    for reference in (FLOOR, CEILING):
+        if reference in values:
+            summary["p_value"][reference] = {
+                s: {m: paired_p_value(_of(v, m), _of(values[reference], m)) for m in metrics}
+                for s, v in values.items()
+                if s != reference
+            }
+    if FLOOR in values and CEILING in values:
+        for strategy, by_seed in values.items():
+            gaps = {
+                m: gap_recovered(_of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m))
+                for m in metrics
+            }
+            summary["gap_recovered"][strategy] = {m: g.value for m, g in gaps.items()}
+            summary["gap_recovered_interval"][strategy] = {
+                m: None if g.value is None else [g.low, g.high] for m, g in gaps.items()
+            }
+    return summary
+
+
+def _of(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> Values:
+    return {seed: values[metric] for seed, values in by_seed.items()}
+
+
+def _means(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> np.ndarray:
+    return np.array([v[metric].mean() for v in by_seed.values()])
+
+
+def _std(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> float:
+    means = _means(by_seed, metric)
+    return float(means.std(ddof=1)) if len(means) > 1 else 0.0

@@ -1,0 +1,107 @@
+"""Which search? Chosen by the size of the work and of the memory, and said aloud."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from unstale.corrector.network import Corrector
+from unstale.errors import InputError
+from unstale.search.exact import Exact, Search
+from unstale.search.ivf import IVF
+from unstale.search.rolling import Rolling
+from unstale.search.vectors import BYTES, Precision, Vectors
+
+Mode = Literal["auto", "exact", "rolling", "ivf"]
+
+_SMALL = 1.5e10  # operations of an exact search that are not worth saving: a fifth of a second
+_SCAN = 4e10  # operations of a scan from which only some cells should be scanned
+_CELLS_NEED = 100_000  # targets from which cells pay
+_SHARE = 0.5  # of the free memory that a copy of the buffer may take
+
+
+class Choice(NamedTuple):
+    """A search by name, the precision of its snapshot, and the reasons in a sentence."""
+
+    mode: Literal["exact", "rolling", "ivf"]
+    precision: Precision
+    why: str
+
+
+def choose(
+    targets: int, dim: int, hidden: tuple[int, ...], queries: int, memory: int | None
+) -> Choice:
+    """Choose a search by N, D, H, Q and the free memory in bytes (None: no limit is known).
+
+    Example:
+        >>> choose(5_000, 384, (1536,), queries=32, memory=2**34).mode
+        'exact'
+        >>> choose(100_000, 384, (1536,), queries=32, memory=2**34).mode
+        'rolling'
+        >>> choose(10_000_000, 384, (1536,), queries=32, memory=2**33).precision
+        'int8'
+    """
+    if not hidden:
+        return Choice("exact", "float32", "a corrector without hidden layers costs a stale scan")
+    # With fewer queries than dimensions the output layer moves to the queries.
+    widths = [dim, *hidden, min(dim, queries)]
+    network = 2 * sum(a * b for a, b in pairwise(widths))
+    exact, scan = float(targets) * network, 2.0 * targets * dim * queries
+    fits = [p for p in BYTES if memory is None or targets * dim * BYTES[p] <= _SHARE * memory]
+    if exact <= _SMALL:
+        return Choice("exact", "float32", f"{exact:.1e} operations a search are few")
+    if targets >= _CELLS_NEED and scan >= _SCAN and fits:
+        why = f"a scan of {targets} targets for {queries} queries is {scan:.1e} operations"
+        return Choice("ivf", fits[0], f"{why}; a copy in {fits[0]} fits in memory")
+    precision = fits[0] if fits else "float32"
+    why = f"exact search is {exact:.1e} operations, {exact / scan:.0f} times those of a scan"
+    if not fits:
+        return Choice("exact", "float32", f"{why}, but no copy of the buffer fits in memory")
+    return Choice("rolling", precision, f"{why}; a copy in {precision} fits in memory")
+
+
+def make_search(
+    mode: Mode,
+    buffer: Vectors,
+    corrector: Corrector,
+    *,
+    queries: int,
+    seed: int = 0,
+    precision: Precision | None = None,
+) -> tuple[Search, Choice]:
+    """Build a search of h(B), chosen if the mode is `auto`; say what it is, and why.
+
+    Args:
+        mode: `auto`, or a search by name.
+        buffer: The stale embeddings.
+        corrector: h.
+        queries: How many are searched at once, as a rule.
+        seed: Of what the search draws.
+        precision: Of a snapshot; by default what fits in memory.
+    """
+    hidden = tuple(len(weight) for weight in list(corrector.parameters())[:-2:2])
+    choice = choose(len(buffer), buffer.dim, hidden, queries, free_memory(buffer.device))
+    if mode != "auto":
+        choice = Choice(mode, choice.precision, "as asked")
+    if precision is not None:
+        choice = choice._replace(precision=precision)
+    if choice.mode == "exact":
+        return Exact(buffer, corrector), choice
+    if choice.mode == "rolling":
+        return Rolling(buffer, corrector, precision=choice.precision, seed=seed), choice
+    if choice.mode == "ivf":
+        return IVF(buffer, corrector, precision=choice.precision, seed=seed), choice
+    raise InputError(f"unknown search {mode!r}; choose from auto, exact, rolling, ivf")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that are free on a device, or None where that cannot be told."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = next(line for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+    return int(found.split()[1]) * 1024

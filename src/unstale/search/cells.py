@@ -1,0 +1,74 @@
+"""Cells of targets that lie close together, by faiss's k-means."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.errors import InputError
+from unstale.search.draws import subset
+from unstale.search.vectors import Vectors
+
+_BUDGET = 1e13  # operations to spend on finding each target's cell: two minutes on two cores
+_SAMPLE = 40  # targets for each centroid to learn from
+_ROUNDS = 6
+_SCORES = 2**24  # comparisons at once, which bounds the memory
+
+
+class Cells(NamedTuple):
+    """A partition of the rows: `order` lists them cell by cell, `starts` where each cell begins."""
+
+    order: Int[Tensor, " n"]
+    starts: Int[Tensor, " cells_and_end"]
+
+
+def cell_count(targets: int) -> int:
+    """Return how many cells to make: 4 sqrt(N), as far as finding them stays affordable."""
+    return max(1, min(targets, round(4 * targets**0.5), 8192))
+
+
+def make_cells(vectors: Vectors, count: int, seed: int) -> Cells:
+    """Part vectors into at most `count` cells, none of them empty.
+
+    Where comparing N targets with all centroids would take too long, it is done in the leading
+    principal directions only: a worse cell costs a little overlap, and cannot make an answer wrong.
+    """
+    rows = subset(len(vectors), min(len(vectors), _SAMPLE * count), seed, step=0)
+    sample = vectors[rows.to(vectors.device)]
+    kept = max(64, int(_BUDGET / (2 * len(vectors) * count)))
+    leading = _directions(sample, kept) if kept < vectors.dim else None
+    centroids = _k_means(sample if leading is None else sample @ leading, count, seed)
+    nearest = [
+        _nearest(chunk if leading is None else chunk @ leading, centroids)
+        for _, chunk in vectors.chunks(max(256, _SCORES // count))
+    ]
+    cell = torch.cat(nearest)
+    sizes = torch.bincount(cell)
+    ends = sizes[sizes > 0].cumsum(0)
+    return Cells(cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends]))
+
+
+def _directions(sample: Float[Tensor, "n d"], count: int) -> Float[Tensor, "d c"]:
+    """Return the directions in which vectors vary most."""
+    centred = sample - sample.mean(dim=0)
+    return torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -count:].contiguous()
+
+
+def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tensor, "c d"]:
+    try:
+        import faiss
+    except ImportError:
+        raise InputError("cells need faiss: pip install 'unstale[faiss]'") from None
+    if len(vectors) <= count:
+        return vectors
+    means = faiss.Kmeans(
+        vectors.shape[1], count, niter=_ROUNDS, seed=seed + 1, min_points_per_centroid=1
+    )
+    means.train(vectors.cpu().numpy())
+    return torch.from_numpy(means.centroids).to(vectors.device)
+
+
+def _nearest(vectors: Float[Tensor, "n d"], centroids: Float[Tensor, "c d"]) -> Int[Tensor, " n"]:
+    # |v - c|^2 = |v|^2 - 2 v.c + |c|^2, of which the first is the same for all c.
+    return torch.addmm(-0.5 * centroids.square().sum(dim=1), vectors, centroids.T).argmax(dim=1)

@@ -1,0 +1,94 @@
+"""How much to rerank and to renew, so that a target overlap holds: decided by what was seen.
+
+Decisions depend on the step and on what was measured in earlier steps, never on a clock, so that a
+resumed run decides as an uninterrupted one.
+"""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from unstale.errors import InputError
+
+_LEAST, _MOST = 0.5, 6.0  # deviations of the error within which a score is in doubt
+_WIDEN, _NARROW = 1.15, 0.95
+_EXHAUSTED = 0.02
+_DEEPEST = 2048
+_MEMORY = 0.8  # share of the past in a running mean
+_RENEWED = 0.125  # rows renewed for each that is reranked: a quarter of its cost
+
+
+@final
+class Pace:
+    """Follow the error of approximate scores, and how much of it can be borne.
+
+    Args:
+        target: The overlap with exact search to hold.
+        every: Steps from one check to the next.
+        queries: Queries of a batch that a check looks at.
+    """
+
+    def __init__(self, target: float = 0.99, every: int = 8, queries: int = 4) -> None:
+        if not 0 < target < 1:
+            raise InputError(f"a target overlap lies between 0 and 1, not at {target}")
+        self.target = target
+        self.every = every
+        self.queries = queries
+        self.error = 0.0
+        self.deviations = 2.0
+        self.overlap = 1.0
+        self.reranked = 0.0
+        self.depth = 32
+        self._settled = False
+
+    @property
+    def tolerance(self) -> float:
+        """Return how near to the k-th score is in doubt; anything, before the first measure."""
+        return self.deviations * self.error if self._settled else torch.inf
+
+    @property
+    def renewal(self) -> int:
+        """Return how many rows of a snapshot to renew now."""
+        return int(_RENEWED * self.reranked)
+
+    def checked(self, step: int, batch: int) -> Tensor:
+        """Choose the queries to check in this step, not always the same of a batch."""
+        if step % self.every:
+            return torch.zeros(0, dtype=torch.long)
+        first = step // self.every * self.queries
+        return (first + torch.arange(min(self.queries, batch))) % batch
+
+    def observe(self, error: float | None, reranked: int, exhausted: float) -> None:
+        """Take in what a search measured of the error, what it spent, and if its depth sufficed.
+
+        `exhausted` is the share of queries for which the last that was fetched was still in doubt.
+        """
+        if self._settled and exhausted > _EXHAUSTED:
+            self.depth = min(_DEEPEST, self.depth * 3 // 2)
+        if error is not None:
+            # Rise at once, fall slowly: what is missed cannot be mined again.
+            self.error = max(error, _MEMORY * self.error + (1 - _MEMORY) * error)
+            self._settled = True
+        self.reranked = _MEMORY * self.reranked + (1 - _MEMORY) * reranked
+
+    def judge(self, overlap: float) -> None:
+        """Take in the overlap that a check found: doubt more below the target, less above it."""
+        self.overlap = _MEMORY * self.overlap + (1 - _MEMORY) * overlap
+        spare = 1 - self.target
+        if self.overlap < self.target + 0.2 * spare or overlap < self.target - 2 * spare:
+            self.deviations = min(_MOST, self.deviations * _WIDEN)
+        elif self.overlap > self.target + 0.3 * spare:
+            self.deviations = max(_LEAST, self.deviations * _NARROW)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return what a checkpoint must hold."""
+        numbers = [self.error, self.deviations, self.overlap, self.reranked]
+        numbers += [float(self.depth), float(self._settled)]
+        return {"pace": torch.tensor(numbers, dtype=torch.float64)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on where another left off."""
+        numbers = state["pace"].tolist()
+        self.error, self.deviations, self.overlap, self.reranked = numbers[:4]
+        self.depth, self._settled = int(numbers[4]), bool(numbers[5])

@@ -1,0 +1,151 @@
+"""Rolling search: a scan with linearised queries, what is in doubt reranked by h, watched."""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.corrector.network import Corrector
+from unstale.search.audit import Audit
+from unstale.search.band import settle
+from unstale.search.best import TopK, drop, merge, nothing
+from unstale.search.exact import Draw, check_k
+from unstale.search.linear import Landmarks
+from unstale.search.pace import Pace
+from unstale.search.snapshot import Part, Snapshot
+from unstale.search.vectors import Precision, Vectors, on_device, span
+
+_CHUNK = 16_384
+
+
+@final
+class Rolling:
+    """Search h(B) at about the price of searching B, nearly exactly.
+
+    h is linear around each query's best targets, nearly, so it moves to the query; then a scan of
+    vectors that need not be fresh ranks targets almost as h does, and only those whose scores are
+    near the k-th are corrected exactly. What is scanned is a snapshot: at first the stale buffer,
+    then, renewed a few rows a step, an older h of it, which leaves less to linearise. Every few
+    steps a check reranks all that was fetched for some queries and sees what was missed;
+    every renewal pass ends with a comparison with exact search. Both set how much is in doubt.
+
+    Args:
+        buffer: The stale embeddings.
+        corrector: h, as it is at each search.
+        overlap: The share of the exact top k to hold, on average.
+        precision: Of the snapshot.
+        landmarks: Targets that tell where a query's best targets lie.
+        seed: Draws the landmarks.
+    """
+
+    def __init__(
+        self,
+        buffer: Vectors,
+        corrector: Corrector,
+        *,
+        overlap: float = 0.99,
+        precision: Precision = "float32",
+        landmarks: int = 2048,
+        seed: int = 0,
+    ) -> None:
+        self.buffer = buffer
+        self.corrector = corrector
+        self.pace = Pace(overlap)
+        self.snapshot = Snapshot(buffer, corrector, precision)
+        self.audited: float | None = None
+        self._audit = Audit()
+        self._landmarks = Landmarks(buffer, landmarks, seed)
+        self._step = -1
+
+    def begin(self, step: int) -> None:
+        """Renew some rows of the snapshot, once a step."""
+        if step == self._step:
+            return
+        self._step = step
+        if self.snapshot.complete() or not self.pace.renewal:
+            return
+        self._audit.add(*self.snapshot.renew(self.pace.renewal))
+        if self.snapshot.complete() and (overlap := self._audit.end()) is not None:
+            self.audited = overlap
+            self.pace.judge(overlap)
+
+    @torch.no_grad()
+    def top_k(
+        self,
+        queries: Float[Tensor, "b d"],
+        k: int,
+        exclude: Int[Tensor, "b p"] | None = None,
+        draw: Draw | None = None,
+    ) -> TopK:
+        """Return the k best targets of each query, none of which is among its excluded rows.
+
+        Of targets that are in the top k without doubt the scores are approximate.
+        """
+        check_k(k, self.buffer)
+        width = exclude.shape[1] if exclude is not None else 0
+        fetch = min(k + width + max(k, self.pace.depth), len(self.buffer))
+        approximate = self._scan(queries, fetch, draw)
+        if exclude is not None:
+            approximate = drop(approximate, exclude, max(k, fetch - width))
+        checked = self.pace.checked(max(self._step, 0), len(queries)).to(queries.device)
+        settled = settle(
+            approximate,
+            k,
+            self.pace.tolerance,
+            checked,
+            queries,
+            self.buffer,
+            self.corrector,
+            draw,
+        )
+        self.pace.observe(settled.error, settled.reranked, settled.exhausted)
+        if settled.overlap is not None:
+            self.pace.judge(settled.overlap)
+        if self.snapshot.complete() and self.pace.renewal:
+            self.snapshot.open_pass()
+            if draw is None:  # noise is of a step, the audit outlasts it
+                self._audit.begin(queries, settled.best.rows, exclude)
+        return settled.best
+
+    def _scan(self, queries: Float[Tensor, "b d"], k: int, draw: Draw | None) -> TopK:
+        best = nothing(queries)
+        for part in self.snapshot.parts(queries, self._landmarks.around(self.corrector, queries)):
+            chunks = span(part.vectors, part.start, part.stop, _CHUNK)
+            for start, vectors in on_device(chunks, queries.device):
+                scores = _scores(part, vectors)
+                if draw is not None:
+                    rows = torch.arange(start, start + len(vectors), device=queries.device)
+                    scores = scores + draw.gumbel(draw.step, draw.queries, rows)
+                best = merge(best, scores, start, k)
+        return best
+
+    @property
+    def readings(self) -> dict[str, float]:
+        """Return what is worth logging."""
+        found = {
+            "search_overlap": self.pace.overlap,
+            "search_error": self.pace.error,
+            "search_deviations": self.pace.deviations,
+            "search_reranked": self.pace.reranked,
+            "search_renewed": float(self.pace.renewal),
+        }
+        return found if self.audited is None else found | {"search_audited": self.audited}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return what a checkpoint must hold for the search to go on as if never interrupted."""
+        state = {"step": torch.tensor(self._step)}
+        return (
+            state | self.pace.state_dict() | self.snapshot.state_dict() | self._audit.state_dict()
+        )
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on where another left off."""
+        self._step = int(state["step"])
+        self.pace.load_state_dict(state)
+        self.snapshot.load_state_dict(state)
+        self._audit.load_state_dict(state)
+
+
+def _scores(part: Part, vectors: Float[Tensor, "n d"]) -> Float[Tensor, "b n"]:
+    return torch.addmm(part.offset, part.queries, vectors.T)

@@ -1,0 +1,84 @@
+"""A comparison: identical starts, cells that survive, and a summary of the promised form."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.main import main
+from unstale.training.strategies import STRATEGIES
+
+SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
+
+
+@pytest.fixture
+def compare(beir: Path, bert_folder: Path):
+    def run(output: Path, *more: str) -> int:
+        arguments = ["compare", "--data", str(beir), "--output", str(output)]
+        model = ["--model", str(bert_folder), "--layers", "1", "--towers", "separate"]
+        return main([*arguments, *model, *SMALL.split(), *more])
+
+    return run
+
+
+def test_every_strategy_in_one_table(
+    compare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ",".join(f"{s}:1" if s not in ("stale", "corrected") else s for s in STRATEGIES)
+    flags = ["--strategies", names, "--seeds", "0,1", "--refresh", "2", "--eval-steps", "2"]
+    assert compare(tmp_path / "c", *flags) == 0
+    results = json.loads((tmp_path / "c" / "results.json").read_text())
+    assert len(results["runs"]) == len(STRATEGIES) + 2
+    starts = [json.dumps(run["initial_metrics"]) for run in results["runs"]]
+    assert len(set(starts)) == 1
+    by = {(r["strategy"], r["seed"]): r for r in results["runs"]}
+    assert by["exhaustive", 0]["targets_reembedded"] == 2 * 120
+    assert by["two-round", 0]["targets_reembedded"] == 120
+    assert by["stochastic", 0]["targets_reembedded"] == 2 * (120 // 20)
+    assert by["dynnibal", 0]["targets_reembedded"] == 2 * 120
+    assert by["dynnibal", 0]["targets_sampled"] == 2 * (120 // 20)
+    for name in ("corrected", "corrected-mse", "corrected-subset", "stale-rerank", "stale"):
+        assert by[name, 0]["targets_reembedded"] == by[name, 0]["targets_sampled"] == 0
+    assert [p["step"] for p in by["stale", 1]["curve"]] == [2, 4]
+    assert by["stale", 1]["curve"][-1]["recall@10"] == by["stale", 1]["metrics"]["recall@10"]
+    summary = results["summary"]
+    assert set(summary["gap_recovered"]) == set(STRATEGIES)
+    assert set(summary["gap_recovered"]["corrected"]) == set(by["stale", 0]["metrics"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in STRATEGIES)
+
+
+def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    flags = ["--strategies", "in-batch,stale", "--seeds", "0,1"]
+    assert compare(folder, *flags) == 0
+    whole = json.loads((folder / "results.json").read_text())
+    kept = folder / "cells" / "stale-0" / "cell.json"
+    stamp = kept.stat().st_mtime_ns
+    (folder / "cells" / "stale-1" / "cell.json").unlink()
+    (folder / "results.json").unlink()
+    assert main(["compare", "--resume", "--output", str(folder)]) == 0
+    again = json.loads((folder / "results.json").read_text())
+    assert kept.stat().st_mtime_ns == stamp
+    assert again["summary"] == whole["summary"]
+    assert [r["metrics"] for r in again["runs"]] == [r["metrics"] for r in whole["runs"]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "rule"),
+    [
+        (["--strategies", "stale,newest"], "unknown strategy 'newest'"),
+        (["--strategies", "stale,stale"], "names stale twice"),
+        (["--strategies", "stale:4"], "expected a number from 1 to 3"),
+        (["--seeds", "0,one"], "--seeds must be different whole numbers"),
+        (["--seeds", "1,1"], "--seeds must be different whole numbers"),
+        (["--strategies", "stale-frozen", "--towers", "tied"], "needs separate towers"),
+        (["--refresh", "often"], "bad refresh schedule 'often'"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(
+    compare, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], rule: str
+) -> None:
+    assert compare(tmp_path / "c", *flags) == 2
+    assert rule in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import torch
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.memory import ResidualMemory
+from unstale.corrector.network import Corrector
+from unstale.errors import InputError
+from unstale.miners import Corrected, Queries
+from unstale.search.draws import Gumbel
+
+
+def test_a_residual_fades_with_its_age() -> None:
+    memory = ResidualMemory(5, 2, fade=10)
+    memory.write(torch.tensor([3, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), step=7)
+    rows = torch.tensor([1, 2, 3])
+    now = memory.read(rows, step=7)
+    assert now.tolist() == [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
+    torch.testing.assert_close(memory.read(rows, step=17), now / math.e)
+    memory.write(torch.tensor([1]), torch.tensor([[5.0, 5.0]]), step=9)  # the last one counts
+    assert memory.read(torch.tensor([1]), step=9).tolist() == [[5.0, 5.0]]
+
+
+def test_a_checkpoint_holds_it() -> None:
+    memory = ResidualMemory(5, 2, fade=10)
+    memory.write(torch.tensor([3]), torch.ones(1, 2), step=7)
+    again = ResidualMemory(5, 2, fade=10)
+    again.load_state_dict(memory.state_dict())
+    assert torch.equal(again.read(torch.arange(5), 12), memory.read(torch.arange(5), 12))
+
+
+def test_fading_over_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="more than 0 steps, not 0"):
+        ResidualMemory(5, 2, fade=0)
+
+
+def miner(gumbel: Gumbel | None = None) -> tuple[Corrected, torch.Tensor]:
+    torch.manual_seed(0)
+    stale = torch.randn(80, 6)
+    network = Corrector(6, (12,))
+    with torch.no_grad():
+        network.layers[1].weight.normal_(std=0.3)
+    memory = ResidualMemory(80, 6, fade=50)
+    made = Corrected(
+        TargetBuffer([stale]), network, scale=20.0, anchor=1.0, memory=memory, gumbel=gumbel
+    )
+    return made, stale
+
+
+def batch(step: int) -> Queries:
+    torch.manual_seed(1)
+    rows = torch.tensor([30, 10, 20, 10])  # not in order, and one of them twice
+    vectors = torch.randn(4, 6)
+    vectors[3] = vectors[1]
+    return Queries(vectors, rows, torch.tensor([[0], [1], [2], [1]]), step)
+
+
+@pytest.mark.parametrize("gumbel", [None, Gumbel(3, 20.0)])
+def test_search_sees_the_corrected_target_and_its_residual(gumbel: Gumbel | None) -> None:
+    made, stale = miner(gumbel)
+    fresh = torch.randn(20, 6)
+    made.mine(batch(4), 1)  # the step of what is learnt next
+    made.loss(torch.randn(2, 6), fresh, torch.arange(20), None)
+    queries = batch(9)
+    seen = made.network(stale)
+    seen[:20] += math.exp(-(9 - 4) / 50) * (fresh - seen[:20])
+    scores = queries.vectors @ seen.T
+    if gumbel is not None:
+        scores = scores + gumbel(9, queries.rows, torch.arange(80))
+    scores.scatter_(1, queries.positives, -torch.inf)
+    assert torch.equal(made.mine(queries, 7), scores.topk(7).indices)
+    view = made.view(torch.arange(80))
+    assert view.corrected is not None
+    torch.testing.assert_close(view.corrected, seen)
+
+
+def test_without_age_a_remembered_target_is_fresh() -> None:
+    made, _ = miner()
+    fresh = torch.randn(20, 6)
+    made.loss(torch.randn(2, 6), fresh, torch.arange(20), None)
+    view = made.view(torch.arange(20))
+    assert view.corrected is not None
+    torch.testing.assert_close(view.corrected, fresh)
+
+
+def test_the_anchor_adds_the_mean_squared_error() -> None:
+    made, stale = miner()
+    queries, fresh, rows = torch.randn(3, 6), torch.randn(20, 6), torch.arange(20)
+    both = made.loss(queries, fresh, rows, None)
+    made.anchor = 0.0
+    alone = made.loss(queries, fresh, rows, None)
+    distance = (fresh - made.network(stale[:20])).square().sum(dim=1).mean()
+    torch.testing.assert_close(both - alone, distance)

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unstale.errors import InputError
+from unstale.migrate.sample import choose, sample_size
+from unstale.migrate.vectors import ArraySource
+
+
+def source(vectors: np.ndarray) -> ArraySource:
+    return ArraySource("npy", Path("v.npy"), vectors.astype(np.float32))
+
+
+@pytest.mark.parametrize("how", ["uniform", "coverage"])
+def test_the_sample_has_its_size_no_row_twice_and_a_fifth_held_out(how) -> None:
+    vectors = np.random.default_rng(0).normal(size=(500, 8))
+    rows, held = choose(source(vectors), 150, how, seed=3)
+    assert len(np.unique(rows)) == 150
+    assert held.sum() == 30
+    assert (np.diff(rows) > 0).all()
+    again, held_again = choose(source(vectors), 150, how, seed=3)
+    assert (rows == again).all()
+    assert (held == held_again).all()
+
+
+def test_the_held_out_part_does_not_depend_on_how_the_rest_is_chosen() -> None:
+    vectors = np.random.default_rng(0).normal(size=(500, 8))
+    found = []
+    for how in ("uniform", "coverage"):
+        rows, held = choose(source(vectors), 150, how, seed=3)
+        found.append(rows[held])
+    assert (found[0] == found[1]).all()
+
+
+def test_coverage_reaches_a_rare_kind_that_uniform_sampling_misses() -> None:
+    # 1990 targets around one point, 10 far away: 80 uniform draws hold 0.4 of them on average.
+    vectors = np.random.default_rng(0).normal(size=(2000, 8)) * 0.01
+    vectors[1990:] += 5
+    rare = {}
+    for how in ("uniform", "coverage"):
+        taught = [
+            rows[~held] for rows, held in (choose(source(vectors), 100, how, s) for s in range(5))
+        ]
+        rare[how] = np.mean([(rows >= 1990).sum() for rows in taught])
+    assert rare["coverage"] >= 1 > rare["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "count", "message"),
+    [
+        (0.001, None, "a sample of 10 of 10000 targets is too small: vectors of width 800"),
+        (None, 99, "need at least 100"),  # 800 / 10 to fit to, and 20 held out
+        (1.5, None, "at most 1, got 1.5"),
+        (None, 10_001, "cannot sample 10001 of 10000"),
+        (0.1, 100, "by one of"),
+    ],
+)
+def test_a_sample_that_cannot_be_is_refused(fraction, count, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sample_size(10_000, 800, fraction, count)
+    assert sample_size(10_000, 800, None, 100) == 100

@@ -1,0 +1,185 @@
+"""Every format goes in and comes out; every broken one is refused, and none is modified."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.errors import InputError
+from unstale.migrate.vectors import check_values, open_vectors
+from unstale.migrate.write import write_vectors
+
+ROWS, DIM = 37, 6
+VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+NAMES = ("v.npy", "half.npy", "v.safetensors", "v.parquet", "v.faiss", "ids.faiss", "buffer")
+
+
+def stored(folder: Path, name: str) -> Path:
+    path = folder / name
+    if name.endswith(".npy"):
+        np.save(path, VECTORS.astype(np.float16 if name.startswith("half") else np.float32))
+    elif name.endswith(".safetensors"):
+        save_file({"vectors": VECTORS, "other": VECTORS[:2]}, path)
+    elif name.endswith(".parquet"):
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.reshape(-1)), DIM)
+        ids = pa.array([f"t{i}" for i in range(ROWS)])
+        pq.write_table(pa.table({"id": ids, "embedding": lists}), path, row_group_size=10)
+    elif name.endswith(".faiss"):
+        index = faiss.IndexFlatIP(DIM)
+        if name.startswith("ids"):
+            index = faiss.IndexIDMap2(index)
+            index.add_with_ids(VECTORS, np.arange(ROWS) * 3 + 100)
+        else:
+            index.add(VECTORS)
+        faiss.write_index(index, str(path))
+    else:
+        path.mkdir()
+        shards = []
+        for i, part in enumerate((VECTORS[:20], VECTORS[20:])):
+            save_file({"vectors": part}, path / f"s{i}.safetensors")
+            shards.append({"file": f"s{i}.safetensors", "rows": len(part), "sha256": "x"})
+        manifest = {"format": 1, "fingerprint": {"weights": "a"}, "dim": DIM, "dtype": "float32"}
+        (path / "manifest.json").write_text(json.dumps(manifest | {"shards": shards}))
+    return path
+
+
+def digest(path: Path) -> str:
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_by_rows_and_by_pieces(tmp_path: Path, name: str) -> None:
+    source = open_vectors(stored(tmp_path, name))
+    close = {"rtol": 1e-3, "atol": 1e-3} if name.startswith("half") else {"rtol": 1e-6}
+    assert (source.rows, source.dim) == (ROWS, DIM)
+    pieces = list(source.chunks(8))
+    assert [start for start, _ in pieces] == list(np.cumsum([0, *[len(v) for _, v in pieces]])[:-1])
+    np.testing.assert_allclose(np.concatenate([v for _, v in pieces]), VECTORS, **close)
+    some = np.array([30, 2, 2, 19, 36])
+    np.testing.assert_allclose(source.take(some), VECTORS[some], **close)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
+    tmp_path: Path, name: str
+) -> None:
+    path = stored(tmp_path, name)
+    before = digest(path)
+    source = open_vectors(path)
+    wider = np.concatenate([2 * VECTORS, VECTORS[:, :2]], axis=1)
+
+    def pieces():
+        for start, v in source.chunks():
+            yield start, wider[start : start + len(v)]
+
+    out = write_vectors(source, tmp_path / "out", pieces(), DIM + 2, {"weights": "b"})
+    again = open_vectors(out)
+    assert (again.format, again.rows, again.dim) == (source.format, ROWS, DIM + 2)
+    assert again.dtype == source.dtype
+    found = np.concatenate([v for _, v in again.chunks()])
+    np.testing.assert_allclose(
+        found,
+        wider,
+        rtol=1e-3 if name.startswith("half") else 1e-6,
+        atol=1e-3 if name.startswith("half") else 0,
+    )
+    assert digest(path) == before
+    if name == "v.safetensors":  # what others read, too
+        np.testing.assert_array_equal(load_file(out)["vectors"], wider)
+    if name == "v.parquet":
+        assert pq.read_table(out).column("id").to_pylist()[:2] == ["t0", "t1"]
+    if name == "ids.faiss":
+        # Row 5 had the id 5 * 3 + 100.
+        np.testing.assert_array_equal(faiss.read_index(str(out)).reconstruct(115), wider[5])
+    if name == "buffer":
+        assert torch.equal(
+            TargetBuffer.open(out, {"weights": "b"})[torch.tensor([3])][0],
+            torch.from_numpy(wider[3]),
+        )
+
+
+def test_a_buffer_is_written_in_full_shards(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("unstale.migrate.write.SHARD_ROWS", 10)
+    source = open_vectors(stored(tmp_path, "buffer"))
+    out = write_vectors(source, tmp_path / "out", source.chunks(7), DIM, {})
+    shards = json.loads((out / "manifest.json").read_text())["shards"]
+    assert [s["rows"] for s in shards] == [10, 10, 10, 7]  # 37 rows
+    np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
+
+
+def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "flat.npy", VECTORS[0])
+    np.save(tmp_path / "int.npy", VECTORS.astype(np.int32))
+    np.save(tmp_path / "object.npy", np.array([{}, 1], object), allow_pickle=True)
+    (tmp_path / "torn.npy").write_bytes(stored(tmp_path, "v.npy").read_bytes()[:200])
+    (tmp_path / "torn.safetensors").write_bytes(
+        stored(tmp_path, "v.safetensors").read_bytes()[:-40]
+    )
+    (tmp_path / "bad.safetensors").write_bytes(b"nothing at all")
+    save_file({"a": VECTORS, "b": VECTORS}, tmp_path / "two.safetensors")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "none.parquet")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    (tmp_path / "bad.faiss").write_bytes(b"xxxx")
+    (tmp_path / "v.txt").write_text("1 2 3")
+    (tmp_path / "empty").mkdir()
+    cases = {
+        "flat.npy": r"rows x dimensions, found the shape \(6,\)",
+        "int.npy": "found int32",
+        "object.npy": "not an npy file of numbers",
+        "torn.npy": "not an npy file",
+        "torn.safetensors": "its header says",
+        "bad.safetensors": "not a safetensors file",
+        "two.safetensors": "a, b: which are the vectors",
+        "none.parquet": "no column vector or embedding.*it has id",
+        "bad.parquet": "not a parquet file",
+        "bad.faiss": "not a faiss index",
+        "v.txt": "unknown format '.txt'",
+        "empty": "without manifest.json",
+        "absent.npy": "no such file",
+    }
+    for name, message in cases.items():
+        with pytest.raises(InputError, match=message):
+            open_vectors(tmp_path / name)
+
+
+def test_an_index_that_cannot_return_its_vectors_is_named(tmp_path: Path) -> None:
+    coarse = faiss.IndexFlatL2(DIM)
+    index = faiss.IndexIVFSpectralHash(coarse, DIM, 2, 8, 1.0)
+    index.train(VECTORS)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "hash.faiss"))
+    with pytest.raises(InputError, match="type IndexIVFSpectralHash cannot return its vectors"):
+        open_vectors(tmp_path / "hash.faiss")
+
+
+def test_an_ivf_index_returns_its_vectors(tmp_path: Path) -> None:
+    index = faiss.index_factory(DIM, "IVF2,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(VECTORS)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "ivf.faiss"))
+    source = open_vectors(tmp_path / "ivf.faiss")
+    np.testing.assert_array_equal(np.concatenate([v for _, v in source.chunks(9)]), VECTORS)
+
+
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN or infinity"), (0, "a zero vector")])
+def test_bad_values_are_named_by_row(tmp_path: Path, value: float, message: str) -> None:
+    bad = VECTORS.copy()
+    bad[23] = value
+    np.save(tmp_path / "bad.npy", bad)
+    with pytest.raises(InputError, match=f"bad.npy, row 23: {message}"):
+        check_values(open_vectors(tmp_path / "bad.npy"))
+
+
+def test_a_parquet_row_of_another_width_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"vector": [[1.0, 2.0], [1.0, 2.0], [3.0]]}), tmp_path / "v.parquet")
+    with pytest.raises(InputError, match="row 2: a vector of width 1, not 2"):
+        check_values(open_vectors(tmp_path / "v.parquet"))

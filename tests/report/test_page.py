@@ -1,0 +1,218 @@
+"""The page: its numbers by hand, hostile texts as text, and whatever may be missing."""
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unstale.cli.main import main
+from unstale.errors import InputError
+from unstale.report.escape import escape
+from unstale.report.page import build_page, write_page
+
+
+class Reader(HTMLParser):
+    """Collect the text and the elements of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.values: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.text = re.sub(r"\s+", " ", self.text.partition("}")[2] or self.text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.values += [v or "" for name, v in attributes if name in ("src", "href", "style")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(results: dict[str, Any], **settings: object) -> Reader:
+    return Reader(build_page(results, settings))
+
+
+def cells(page: str, strategy: str) -> list[str]:
+    """Return the cells of a strategy's row in the first table that has it."""
+    row = next(r for r in re.findall(r"<tr.*?</tr>", page) if f">{strategy}</th>" in r)
+    return [Reader(c).text.strip() for c in re.findall(r"<td.*?</td>", row)]
+
+
+def test_the_table_has_means_spreads_and_costs(results: dict[str, Any]) -> None:
+    page = build_page(results, {})
+    # Seeds of 50 and 60: mean 55, standard deviation 10 / sqrt(2) = 7.07.
+    row = cells(page, "corrected")
+    assert row[:5] == ["55.0 ± 7.1"] * 5
+    assert row[5:] == ["90%", "0", "2.00", "20 s"]  # seen, re-embedded, steps/s, training
+    assert cells(page, "exhaustive")[6] == "9,005"  # 9,000, and 5 as a sample
+    assert cells(page, "before training")[1].startswith("20.0")
+    comparison = build_page(results, {}).partition('class="comparison"')[2]
+    assert cells(comparison, "corrected") == ["50% 25 to 75", "< 0.001", "0.250"]
+    assert cells(comparison, "stale") == ["\u2013"] * 3
+
+
+def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
+    text = read(results, model="tiny", towers="separate", batch_size=64).text
+    assert "world, 1,000 targets, 80 training pairs; measured on the test split (20 pairs)" in text
+    assert "Encoder: tiny with separate towers." in text
+    assert "Trained: 3 strategies, 2 seeds each, 20 steps of 64 queries." in text
+    assert "exhaustive came out best with a recall@10 of 65.0%, from 20.0% before" in text
+    assert "Corrected negatives ended 10.0 points above stale ones." in text
+    assert "recovered 50% (95% interval: 25% to 75%) of the gap" in text
+    assert "the stale cache held 50% of the true nearest targets; seen through" in text
+    assert "Corrected re-embedded 0 targets, exhaustive 9,005." in text
+    assert "All runs together took 3 min 0 s." in text  # six runs of 30 seconds
+
+
+def test_every_section_is_there(results: dict[str, Any]) -> None:
+    page = build_page(results, {"model": "tiny", "output": "/somewhere/private"})
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles == [
+        "Results",
+        "What re-embedding buys",
+        "Freshness",
+        "recall@10 during training",
+        "What is mined",
+    ]
+    # A panel for each of 3 strategies in 2 readings, drawn once; 3 other charts drawn for 2 sizes.
+    assert page.count("<svg") == 2 * 3 + 3 * 2
+    assert "/somewhere/private" not in page
+
+
+def test_a_curve_begins_before_training(results: dict[str, Any]) -> None:
+    page = build_page({**results, "runs": results["runs"][:1]}, {})
+    curve = page.partition("against steps</label>")[2].partition("</svg>")[0]
+    (points,) = re.findall(r'<polyline class="line[^"]*" points="([^"]*)"', curve)
+    assert len(points.split()) == 3  # step 0 from the initial metrics, then 10 and 20
+    assert points.split()[0].startswith("44.0,")  # where the axis begins
+
+
+def test_examples_show_what_is_true_and_what_is_not(results: dict[str, Any]) -> None:
+    text = read(results).text
+    assert "from the cache as it is: 0 of 2 true" in text
+    assert "from the cache, corrected: 1 of 2 true" in text
+    assert "true 1,234" in text  # where the stale choice really stands
+    assert "the label" in text
+
+
+def test_hostile_text_is_shown_not_obeyed(results: dict[str, Any], hostile: str) -> None:
+    results["data"]["name"] = results["runs"][0]["strategy"] = hostile
+    results["runs"][0]["split"] = hostile
+    page = build_page(results, {"model": hostile, "towers": hostile})
+    seen = Reader(page)
+    assert "script" not in seen.tags
+    assert "document.documentElement.dataset.run = 1" in seen.text
+    assert "U+202E" in seen.text
+    assert "U+0007" in seen.text
+    assert "\u202e" not in page
+    assert "\x07" not in page
+
+
+def test_nothing_is_loaded_and_no_script_may_run(results: dict[str, Any]) -> None:
+    page = build_page(results, {})
+    seen = Reader(page)
+    assert not {"script", "link", "img", "iframe", "object"} & set(seen.tags)
+    assert seen.values == []  # no address of anything, no style on an element
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\r\nb\tc", "a\nb\tc"),
+        ("\ud800", '<span class="code">U+D800</span>'),  # a lone surrogate, which JSON can spell
+        ("\u2028", '<span class="code">U+2028</span>'),
+        ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),  # a joiner that Persian needs
+        ("a & 'b'", "a &amp; &#x27;b&#x27;"),
+    ],
+)
+def test_characters_that_would_hide(text: str, shown: str) -> None:
+    assert escape(text) == shown
+
+
+def test_the_least_that_there_can_be(one_run: Callable[..., dict[str, Any]]) -> None:
+    seen = read(one_run())
+    assert "recall@10 of 50.0%" in seen.text
+    assert "Freshness" not in seen.text
+    assert "What is mined" not in seen.text
+    assert "during training" not in seen.text
+
+
+def test_strange_but_harmless_values_are_left_out(one_run: Callable[..., dict[str, Any]]) -> None:
+    more = {
+        "targets_reembedded": float("nan"),
+        "seconds": {"total": 10**400},
+        "steps_per_second": None,
+        "freshness": [{"step": 0}, {"overlap_stale": 1.0}],
+        "curve": [{"step": 1, "recall@10": float("inf")}],
+        "metrics": {"recall@10": 0.5, "own@3": 0.1},
+    }
+    results = one_run(**more) | {"summary": ["no", "object"], "data": None}
+    page = build_page(results, {})
+    assert "nan" not in Reader(page).text
+    assert cells(page, "as it is") == ["50.0"]
+
+
+def test_one_seed_has_no_spread(results: dict[str, Any]) -> None:
+    results["runs"] = results["runs"][::2]
+    results.pop("summary")
+    page = build_page(results, {})
+    assert cells(page, "corrected")[0] == "50.0"
+    assert "standard deviation" not in page
+    assert 'class="comparison"' not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"metrics": None}, "run 1: `metrics` must be an object of numbers, got None"),
+        ({"metrics": {"recall@10": "a"}}, "`metrics` must be numbers, got 'a' for 'recall@10'"),
+        ({"strategy": 3}, "run 1: `strategy` must be a string, got 3"),
+        ({"freshness": "no"}, "run 1: `freshness` must be a list of objects, got 'no'"),
+        ({"curve": [1]}, "run 1: `curve` must be a list of objects, got [1]"),
+        ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must have a text, got 5"),
+        ({"examples": [{"query": "q", "true": [{"text": "t"}]}]}, "`true` needs rows, got None"),
+    ],
+)
+def test_results_that_break_a_rule_name_it(
+    one_run: Callable[..., dict[str, Any]], change: dict[str, Any], rule: str, tmp_path: Path
+) -> None:
+    (tmp_path / "results.json").write_text(json.dumps(one_run(**change)))
+    with pytest.raises(InputError, match=re.escape(rule)) as error:
+        write_page(tmp_path)
+    assert str(tmp_path / "results.json") in str(error.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"runs": 3}', '{"runs": []}', "[" * 100_000, "\xff"])
+def test_a_broken_file_is_one_clear_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_bytes(text.encode("latin-1"))
+    assert main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert str(tmp_path / "results.json") in error
+    assert "Traceback" not in error
+
+
+def test_the_command_writes_the_page_and_says_where(
+    results: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    (tmp_path / "config.yaml").write_text("model: my-encoder\nsteps: 20\n")
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"open {tmp_path / 'report.html'}\n"
+    assert "my-encoder" in (tmp_path / "report.html").read_text("utf-8")
+    (tmp_path / "config.yaml").write_text("- a list")
+    assert main(["report", str(tmp_path)]) == 2
+    assert "config.yaml" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "no run folder" in capsys.readouterr().err

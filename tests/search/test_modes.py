@@ -1,0 +1,203 @@
+"""Every mode against the literal recipe, h applied to every target: each within its promise."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.errors import InputError
+from unstale.search.auto import choose, make_search
+from unstale.search.band import agreement
+from unstale.search.draws import Gumbel
+from unstale.search.exact import Draw, Exact, Search
+from unstale.search.ivf import IVF
+from unstale.search.rolling import Rolling
+from unstale.search.vectors import Precision, Stored
+
+MODES: dict[str, Callable[..., Search]] = {"exact": Exact, "rolling": Rolling, "ivf": IVF}
+PRECISIONS: list[Precision] = ["float32", "float16", "int8"]
+
+
+def clustered(n: int, d: int, seed: int) -> tuple[Tensor, Tensor, Corrector]:
+    """Targets in clusters, queries near some of them, and a corrector that has moved."""
+    torch.manual_seed(seed)
+    centres = normalize(torch.randn(max(1, n // 40), d))
+    stale = normalize(centres[torch.randint(len(centres), (n,))] + normalize(torch.randn(n, d)))
+    queries = normalize(stale[torch.randint(n, (9,))] + 0.9 * normalize(torch.randn(9, d)))
+    return queries, stale, moved(Corrector(d, (2 * d,)), 0.1)
+
+
+def moved(network: Corrector, by: float) -> Corrector:
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(by * torch.randn_like(parameter))
+    return network.requires_grad_(False)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 60),
+    b=st.integers(1, 5),
+    duplicates=st.booleans(),
+    noisy=st.booleans(),
+    data=st.data(),
+)
+def test_small_buffers_are_searched_exactly(
+    mode: str, seed: int, n: int, b: int, duplicates: bool, noisy: bool, data: st.DataObject
+) -> None:
+    # Up to k + 32 targets are fetched, and the first search reranks all that it fetched.
+    k = data.draw(st.integers(1, n))
+    torch.manual_seed(seed)
+    stale, queries = torch.randn(n, 8), torch.randn(b, 8)
+    if duplicates:
+        stale = stale[torch.randint(n, (n,))]
+    network = moved(Corrector(8, (16,)), 0.3)
+    search = MODES[mode](TargetBuffer([stale]), network)
+    draw = Draw(Gumbel(seed, 2.0), 0, torch.arange(b)) if noisy else None
+    exclude = torch.randint(-1, n, (b, 1)) if k < n else None
+    search.begin(0)
+    found = search.top_k(queries, k, exclude, draw)
+    literal = queries @ network(stale).T
+    if draw is not None:
+        literal = literal + draw.gumbel(0, draw.queries, torch.arange(n))
+    expected = literal.clone()
+    if exclude is not None:
+        for row, banned in zip(expected, exclude[:, 0].tolist(), strict=True):
+            row[banned if banned >= 0 else []] = -torch.inf
+    best = expected.topk(k, dim=1).values
+    tight = {"atol": 1e-5, "rtol": 1e-5}
+    torch.testing.assert_close(found.scores, best, **tight)
+    torch.testing.assert_close(literal.gather(1, found.rows), best, **tight)
+    assert all(len(set(rows)) == k for rows in found.rows.tolist())
+    if exclude is not None:
+        assert not (found.rows == exclude).any()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("mode", "promise"), [("rolling", 0.99), ("ivf", 0.95)])
+def test_the_promised_overlap_holds_while_h_moves(
+    mode: str, promise: float, precision: Precision
+) -> None:
+    _, stale, network = clustered(4000, 32, seed=0)
+    search = MODES[mode](Stored.of(stale, precision), network, precision=precision)
+    held, untouched = [], []
+    for step in range(60):
+        moved(network, 0.004)
+        queries = normalize(stale[torch.randint(4000, (8,))] + 0.6 * normalize(torch.randn(8, 32)))
+        search.begin(step)
+        found = search.top_k(queries, 16).rows
+        exact = Exact(search.buffer, network).top_k(queries, 16).rows  # type: ignore[attr-defined]
+        held.append(agreement(found, exact))
+        untouched.append(agreement((queries @ stale.T).topk(16).indices, exact))
+    assert sum(held) / 60 >= promise
+    assert sum(untouched) / 60 < 0.8  # so that there was something to correct
+    assert search.pace.reranked < 8 * 40  # type: ignore[attr-defined]  # of 8 * 4000
+
+
+@pytest.mark.parametrize("mode", ["rolling", "ivf"])
+def test_a_resumed_search_goes_on_exactly(mode: str) -> None:
+    queries, stale, network = clustered(1500, 16, seed=1)
+    path = [moved(Corrector(16, (32,)), 0.2).state_dict()]
+    for _ in range(30):
+        torch.manual_seed(len(path))
+        network.load_state_dict(path[-1])
+        path.append({k: v.clone() for k, v in moved(network, 0.01).state_dict().items()})
+
+    def run(search: Search, steps: range) -> list[Tensor]:
+        answers = []
+        for step in steps:
+            network.load_state_dict(path[step])
+            search.begin(step)
+            answers.append(search.top_k(queries, 20, torch.arange(9)[:, None]).rows)
+        return answers
+
+    whole = MODES[mode](TargetBuffer([stale]), network)
+    expected = run(whole, range(30))
+    first = MODES[mode](TargetBuffer([stale]), network)
+    run(first, range(17))
+    state = {k: v.clone() for k, v in first.state_dict().items()}  # type: ignore[attr-defined]
+    second = MODES[mode](TargetBuffer([stale]), network)
+    second.load_state_dict(state)  # type: ignore[attr-defined]
+    assert all(
+        torch.equal(a, b) for a, b in zip(run(second, range(17, 30)), expected[17:], strict=True)
+    )
+    assert second.readings == whole.readings  # type: ignore[attr-defined]
+    assert first.snapshot.position != 1500  # type: ignore[attr-defined]  # amid a pass
+
+
+def test_a_renewal_pass_is_an_exact_search() -> None:
+    queries, stale, network = clustered(1000, 16, seed=2)
+    search = Rolling(TargetBuffer([stale]), network)
+    frozen = network.state_dict()
+    asked = None
+    for step in range(100):
+        search.begin(step)
+        if asked is None and not search.snapshot.complete():
+            asked = {k: v.clone() for k, v in frozen.items()}
+        search.top_k(queries, 20)
+        if search.audited is not None:
+            break
+    assert asked is not None
+    assert search.audited is not None
+    assert search.audited >= 0.97
+    # Every row is now what h, as it was when the pass began, makes of it.
+    assert search.snapshot.stored is not None
+    literal = network(stale)
+    torch.testing.assert_close(search.snapshot.stored.between(0, 1000), literal)
+
+
+def test_two_versions_of_h_stand_in_one_ranking() -> None:
+    # A vector common to all targets moves h between the versions, and must not move a ranking.
+    queries, stale, network = clustered(2000, 32, seed=3)
+    search = Rolling(TargetBuffer([stale]), network)
+    search.snapshot.open_pass()
+    search.snapshot.renew(1000)
+    with torch.no_grad():
+        network.last.bias.add_(5 * torch.randn(32))
+    approximate = search._scan(queries, 20, None).rows
+    exact = Exact(TargetBuffer([stale]), network).top_k(queries, 20).rows
+    assert agreement(approximate, exact) > 0.85
+    raw = torch.cat([search.snapshot.stored.between(0, 1000), stale[1000:]])  # type: ignore[union-attr]
+    assert agreement((queries @ raw.T).topk(20).indices, exact) < 0.75
+
+
+@pytest.mark.parametrize("mode", ["exact", "rolling", "ivf"])
+def test_more_than_there_are_is_an_error(mode: str) -> None:
+    queries, stale, network = clustered(12, 8, seed=4)
+    search = MODES[mode](TargetBuffer([stale]), network)
+    with pytest.raises(InputError, match="cannot take the top 64 of a buffer of 12 targets"):
+        search.top_k(queries, 64)
+    with pytest.raises(InputError, match="too few are not its positives"):
+        search.top_k(queries, 12, torch.zeros(9, 1, dtype=torch.long))
+
+
+def test_auto_says_what_and_why() -> None:
+    gigabyte = 2**30
+    assert choose(10**7, 384, (), 32, None).mode == "exact"
+    assert choose(2000, 384, (1536,), 32, 8 * gigabyte).mode == "exact"
+    rolling = choose(100_000, 384, (1536,), 32, 8 * gigabyte)
+    assert rolling[:2] == ("rolling", "float32")
+    # (2 D H + 2 H Q) / (2 D Q) = H/Q + H/D = 48 + 4
+    assert "52 times those of a scan" in rolling.why
+    assert choose(10**7, 384, (1536,), 32, 8 * gigabyte)[:2] == ("ivf", "int8")
+    # 3.84 GB of rows: half of 8 GiB holds them in one byte each, half of 40 GiB in four.
+    assert choose(10**7, 384, (1536,), 32, 40 * gigabyte)[:2] == ("ivf", "float32")
+    nothing_fits = choose(10**7, 384, (1536,), 32, gigabyte)
+    assert nothing_fits.mode == "exact"
+    assert "no copy of the buffer fits" in nothing_fits.why
+
+
+@pytest.mark.parametrize("mode", ["auto", "exact", "rolling", "ivf"])
+def test_make_search_builds_what_it_says(mode: str) -> None:
+    queries, stale, network = clustered(300, 8, seed=5)
+    search, choice = make_search(mode, TargetBuffer([stale]), network, queries=9)  # type: ignore[arg-type]
+    assert isinstance(search, MODES[choice.mode])
+    assert search.top_k(queries, 5).rows.shape == (9, 5)

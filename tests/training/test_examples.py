@@ -1,0 +1,137 @@
+"""Examples of mining against brute force on a drifted encoder."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.encoders.tokenise import target_tokens
+from unstale.evaluation import retrieve
+from unstale.miners import Corrected, InBatch, Mixed, Stale, Uniform
+from unstale.search.subset import RotatingSubset
+from unstale.training import examples
+from unstale.training.examples import MinedExamples
+
+
+def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[dict]:
+    """Watch the corpus being encoded, and list."""
+    made = MinedExamples(model, miner, dataset, tokens, positives, **options)
+    for _ in made.watch(retrieve.fresh_chunks(model, tokens, progress=False)):
+        pass
+    return made.listed()
+
+
+@pytest.fixture
+def drifted(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> tuple[TokenStore, TargetBuffer]:
+    """The corpus embedded before the encoder moves."""
+    tokens = target_tokens(static_model, dataset, progress=False)
+    buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
+    with torch.no_grad():
+        weight = static_model[0].embedding.weight
+        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    return tokens, buffer
+
+
+@pytest.mark.parametrize("chunk", [7, 16_384])
+def test_lists_agree_with_brute_force(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+) -> None:
+    monkeypatch.setattr(examples, "_CHUNK", chunk)
+    monkeypatch.setattr(retrieve, "_CHUNK", chunk)
+    tokens, buffer = drifted
+    positives = Positives(dataset, ["train"])
+    network = Corrector(16, (8,))
+    with torch.no_grad():
+        network.layers[1].weight.normal_(std=0.5)
+    miner = Mixed(Corrected(buffer, network, scale=20.0), Uniform(120, 0), 2)
+    found = mined_examples(static_model, miner, dataset, tokens, positives, queries=6, k=4)
+    assert len(found) == len({e["query"] for e in found}) == 6
+    rows = torch.arange(120)
+    fresh = embed_targets(static_model, tokens, rows.numpy())
+    views = {"true": fresh, "stale": buffer[rows], "corrected": network(buffer[rows]).detach()}
+    missed = 0
+    for example in found:
+        query = embed_queries(static_model, [example["query"]])[0]
+        label = example["label"]["row"]
+        # In this world a query's row is the row of its only positive.
+        assert dataset.queries[label] == example["query"]
+        others = rows[rows != label]
+        place = {
+            int(r): i
+            for i, r in enumerate(others[(fresh[others] @ query).argsort(descending=True)], 1)
+        }
+        for view, vectors in views.items():
+            best = (vectors[others] @ query).topk(4)
+            assert [m["row"] for m in example[view]] == others[best.indices].tolist()
+            assert [m["score"] for m in example[view]] == pytest.approx(
+                best.values.tolist(), abs=1e-3
+            )
+            assert [m["text"] for m in example[view]] == dataset.targets.take(
+                others[best.indices].numpy()
+            )
+        for m in (*example["stale"], *example["corrected"]):
+            assert m["true_rank"] == place[m["row"]]
+            missed += m["true_rank"] > 4
+    assert missed > 0  # the encoder did move
+
+
+def test_only_caches_are_shown_and_only_their_views(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+) -> None:
+    tokens, buffer = drifted
+    positives = Positives(dataset, ["train"])
+    assert mined_examples(static_model, InBatch(), dataset, tokens, positives) == []
+    first = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, queries=3)
+    assert [len(e["true"]) for e in first] == [5, 5, 5]
+    assert [e["corrected"] for e in first] == [[], [], []]
+    again = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, queries=3)
+    assert first == again
+    other = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, seed=1)
+    assert {e["query"] for e in other} != {e["query"] for e in first}
+    everything = mined_examples(
+        static_model, Stale(buffer), dataset, tokens, positives, queries=1, k=500
+    )
+    assert len(everything[0]["true"]) == 119  # all but the label
+
+
+def test_a_subset_smaller_than_k_does_not_fail_a_finished_run(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+) -> None:
+    tokens, buffer = drifted
+    network = Corrector(16, (8,))
+    search = RotatingSubset(buffer, network, size=3, every=10, seed=0)
+    miner = Corrected(buffer, network, scale=20.0, search=search)
+    found = mined_examples(
+        static_model, miner, dataset, tokens, Positives(dataset, ["train"]), step=4
+    )
+    assert all(e["stale"] and not e["corrected"] for e in found)
+
+
+def test_texts_are_cut(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(examples, "TEXT", 9)
+    tokens, buffer = drifted
+    (one,) = mined_examples(
+        static_model, Stale(buffer), dataset, tokens, Positives(dataset, ["train"]), queries=1
+    )
+    cut = [one["query"], one["label"]["text"], *(m["text"] for m in one["true"] + one["stale"])]
+    assert {len(text) for text in cut} == {9}
