@@ -111,6 +111,14 @@ def test_bad_flags_are_refused(
     assert "--vectors is required" in capsys.readouterr().err
 
 
+def test_a_time_that_is_ample_embeds_everything(old: Path, beir: Path, tmp_path: Path) -> None:
+    options = ("--seconds", "1000", "--method", "linear", "--sampling", "coverage")
+    assert correct(old, beir, tmp_path / "new", *options) == 0
+    results = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert results["cost"]["targets_embedded"] == 120
+    assert results["validation"]["overlap@10"]["value"] == 1  # all fresh: the truth itself
+
+
 def test_every_experiment_that_is_named_exists() -> None:
     for target in EXPERIMENTS.values():
         module, function = target.split(":")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from unstale.corrector.closed_form import RIDGES, least_squares, procrustes
+from unstale.corrector.closed_form import RIDGES, _leave_one_out, least_squares, procrustes
 from unstale.errors import InputError
 
 
@@ -40,6 +40,12 @@ def test_the_ridge_chosen_is_the_best_by_refitting_without_each_pair(
 
     # The penalty is a multiple of the mean eigenvalue of all pairs' scatter, also without one.
     unit = float((stale - stale.mean(0)).square().sum()) / d
+    left, values, _ = torch.linalg.svd(stale - stale.mean(0), full_matrices=False)
+    goal = fresh.mean(0)
+    shadow = left.T @ (fresh - goal)
+    for ridge in (1e-2, 1.0):
+        found = _leave_one_out(left, values, shadow, fresh, goal, ridge * unit)
+        assert found == pytest.approx(refitted(ridge * unit), rel=1e-6)
     best = min(RIDGES, key=lambda r: refitted(r * unit))
     torch.testing.assert_close(
         least_squares(stale, fresh)(stale), least_squares(stale, fresh, ridge=best)(stale)

@@ -22,6 +22,17 @@ def test_a_residual_fades_with_its_age() -> None:
     assert memory.read(torch.tensor([1]), step=9).tolist() == [[5.0, 5.0]]
 
 
+def test_scores_are_products_with_what_is_read() -> None:
+    torch.manual_seed(0)
+    memory = ResidualMemory(9, 4, fade=10)
+    memory.write(torch.tensor([8, 2, 3]), torch.randn(3, 4), step=7)
+    queries = torch.randn(5, 4)
+    for rows in ([2, 3, 4], [0], [3, 2, 4], [2, 4, 3], [0, 8], []):
+        chosen = torch.tensor(rows, dtype=torch.long)
+        expected = queries @ memory.read(chosen, 12).T
+        torch.testing.assert_close(memory.scores(queries, chosen, 12), expected)
+
+
 def test_a_checkpoint_holds_it() -> None:
     memory = ResidualMemory(5, 2, fade=10)
     memory.write(torch.tensor([3]), torch.ones(1, 2), step=7)

@@ -63,7 +63,7 @@ def run(chosen: options.Correct) -> None:
 
     asked, judged = _queries(chosen, dataset, model)
     fixed = _run_corrector(Path(chosen.run), source) if chosen.run else None
-    keep_fresh = chosen.keep_fresh and fixed is None  # see the design: unanchored, they do not mix
+    keep_fresh = chosen.keep_fresh and fixed is None  # a run's h may be off by a common vector
 
     def embed(rows: Int[ndarray, " n"]) -> Float[Tensor, "n e"]:
         texts = Texts.of(dataset.targets.take(rows))

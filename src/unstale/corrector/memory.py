@@ -44,5 +44,17 @@ class ResidualMemory(nn.Module):
 
     def read(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, "n d"]:
         """Return what to add to corrected embeddings; zero for targets never encoded."""
+        return self.residual[rows] * self._weight(rows, step)[:, None]
+
+    def scores(
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"], step: int
+    ) -> Float[Tensor, "b n"]:
+        """Compute `queries @ read(rows).T`, without copying a stretch of consecutive rows."""
+        start, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        consecutive = end - start == len(rows) and bool((rows.diff() == 1).all())
+        residual = self.residual[start:end] if consecutive else self.residual[rows]
+        return (queries @ residual.T) * self._weight(rows, step)
+
+    def _weight(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, " n"]:
         age = (step - self.written[rows]).clamp(min=0)
-        return self.residual[rows] * torch.exp(age * (-1 / self.fade))[:, None]
+        return torch.exp(age * (-1 / self.fade))

@@ -85,13 +85,13 @@ def run(
         "procrustes": procrustes(near.targets[unique], far.targets[unique]),
     }
     corrected = {name: _unit(affine(near.targets)) for name, affine in maps.items()}
-    inside = torch.full((len(near.targets),), -1)
-    inside[unique] = torch.arange(len(unique))
     fits: dict[str, Any] = {}
     for name, loss in (("corrector, mse", "mse"), ("corrector, ce + mse", "ce")):
         torch.manual_seed(seed)
-        h = ProjectedCorrector(maps["least squares"], (hidden,), unit=True)
         early = torch.rand(len(unique)) < 0.1
+        taught = unique[~early]  # the start must not know what decides when to stop
+        begin = least_squares(near.targets[taught], far.targets[taught])
+        h = ProjectedCorrector(begin, (hidden,), unit=True)
         asked = {"queries": far.queries[train]} if loss == "ce" else {}
         done = fit(
             h, near.targets[unique], far.targets[unique], loss=loss, held_out=early,  # type: ignore[arg-type]

@@ -83,7 +83,8 @@ def _draw(results: dict[str, Any], path: Path) -> None:
                 s=30,
                 label=name + (" (drawn at 0.85)" if name == "stale" else ""),
             )
-            bars.plot(results["distributions"][name], color=colour, label=name)
+            thick = {"linewidth": 5, "alpha": 0.5} if name == "true" else {}
+            bars.plot(results["distributions"][name], color=colour, label=name, **thick)
         plane.scatter(*results["query"], marker="*", s=140, color="black", label="query")
         plane.set(aspect="equal", xlabel="first dimension", ylabel="second dimension")
         plane.legend(loc="center", fontsize=8)

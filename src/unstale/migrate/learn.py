@@ -48,8 +48,9 @@ def learn(
         held_out: The targets that must not be learned from.
         queries: Fresh queries for the cross-entropy; without them the squared error alone.
         method: `linear` is the least-squares map, `procrustes` the best rotation, `mlp` a
-            residual network around the former; `auto` takes the network where it lowers the loss
-            on targets it did not see by at least 1%, and the linear map of all pairs otherwise.
+            residual network around the former; `auto` takes the network where there are more
+            pairs than dimensions and it lowers the loss on targets it did not see by at least
+            1%, and the linear map of all pairs otherwise.
         hidden: Width of the network's hidden layer.
         scale: The paper's beta.
         seed: Of the network and of what decides when to stop.
@@ -59,6 +60,8 @@ def learn(
     taught = torch.from_numpy(~held_out)
     stale, fresh = stale[taught], fresh[taught]
     unit = is_unit(fresh)
+    if method == "auto" and len(stale) < stale.shape[1]:
+        method = "linear"  # a tenth of so few pairs cannot tell whether the network helps
     if method in ("linear", "procrustes"):
         start = least_squares(stale, fresh) if method == "linear" else procrustes(stale, fresh)
         return Learned(ProjectedCorrector(start, unit=unit).eval(), {"method": method})

@@ -111,5 +111,5 @@ class _Remembered:
     ) -> Float[Tensor, "b n"]:
         """Return what to add to the scores of some of the batch's queries."""
         vectors = self._vectors[torch.searchsorted(self._ids, queries.contiguous())]
-        extra = vectors @ self.memory.read(rows, step).T
+        extra = self.memory.scores(vectors, rows, step)
         return extra if self.gumbel is None else extra + self.gumbel(step, queries, rows)

@@ -15,14 +15,15 @@ from unstale.search.best import TopK
 from unstale.search.exact import Draw
 from unstale.search.vectors import Vectors
 
-_ALWAYS = 4  # ranks on either side of the k-th that are reranked in any case, to measure the error
+_ALWAYS = 2  # ranks on either side of the k-th that are reranked in any case, to measure the error
 _ROWS = 2048  # targets corrected at once, which bounds the memory of a wide hidden layer
 
 
 class Settled(NamedTuple):
     """An answer, and what was learned on the way.
 
-    `error`: of approximate scores, as a deviation from each query's mean error. `overlap`: of the
+    `error`: of approximate scores, as a deviation from each query's mean error. `excess`: what was
+    reranked beyond what always is, which better approximations would save. `overlap`: of the
     checked queries' answers with those of a rerank of everything fetched. `exhausted`: the share
     of queries for which the last that was fetched was still in doubt.
     """
@@ -30,6 +31,7 @@ class Settled(NamedTuple):
     best: TopK
     error: float | None
     reranked: int
+    excess: int
     overlap: float | None
     exhausted: float
 
@@ -59,10 +61,12 @@ def settle(
     if approximate.rows.shape[1] == k:
         doubted = torch.ones_like(approximate.rows, dtype=torch.bool)
         exact = _exact(approximate.rows, doubted, queries, buffer, corrector, draw)
-        return Settled(_choose(approximate, exact, doubted, k), None, doubted.numel(), None, 0.0)
+        return Settled(_choose(approximate, exact, doubted, k), None, doubted.numel(), 0, None, 0.0)
     border = approximate.scores[:, k - 1 : k + 1].mean(dim=1, keepdim=True)
     narrow = (approximate.scores - border).abs() <= tolerance
-    narrow[:, max(0, k - _ALWAYS) : k + _ALWAYS] = True
+    always = slice(max(0, k - _ALWAYS), k + _ALWAYS)
+    excess = int(narrow.sum() - narrow[:, always].sum())
+    narrow[:, always] = True
     wide = narrow.clone()
     wide[checked] = True
     exact = _exact(approximate.rows, wide, queries, buffer, corrector, draw)
@@ -73,7 +77,8 @@ def settle(
         seen = _choose(some, exact[checked], narrow[checked], k)
         overlap = agreement(seen.rows, best.rows[checked])
     error = _error(exact - approximate.scores, wide)
-    return Settled(best, error, int(wide.sum()), overlap, narrow[:, -1].float().mean().item())
+    exhausted = narrow[:, -1].float().mean().item()
+    return Settled(best, error, int(wide.sum()), excess, overlap, exhausted)
 
 
 def agreement(one: Int[Tensor, "b k"], other: Int[Tensor, "b k"]) -> float:

@@ -135,9 +135,8 @@ class IVF:
             self.corrector,
             draw,
         )
-        self.pace.observe(settled.error, settled.reranked, settled.exhausted)
+        self.pace.observe(settled)
         if settled.overlap is not None:
-            self.pace.judge(settled.overlap)
             self._judge(settled.best.rows[checked], cells[checked])
         return settled.best
 

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from unstale.errors import InputError
+from unstale.search.band import Settled
 
 _LEAST, _MOST = 0.5, 6.0  # deviations of the error within which a score is in doubt
 _WIDEN, _NARROW = 1.15, 0.95
 _EXHAUSTED = 0.02
 _DEEPEST = 2048
 _MEMORY = 0.8  # share of the past in a running mean
-_RENEWED = 0.125  # rows renewed for each that is reranked: a quarter of its cost
+_RENEWED = 0.125  # rows renewed for each that is reranked in excess: a quarter of its cost
 
 
 @final
@@ -39,6 +40,7 @@ class Pace:
         self.deviations = 2.0
         self.overlap = 1.0
         self.reranked = 0.0
+        self.excess = 0.0
         self.depth = 32
         self._settled = False
 
@@ -49,8 +51,8 @@ class Pace:
 
     @property
     def renewal(self) -> int:
-        """Return how many rows of a snapshot to renew now."""
-        return int(_RENEWED * self.reranked)
+        """Return how many rows of a snapshot to renew now: none, while there is nothing to save."""
+        return int(_RENEWED * self.excess)
 
     def checked(self, step: int, batch: int) -> Tensor:
         """Choose the queries to check in this step, not always the same of a batch."""
@@ -59,18 +61,20 @@ class Pace:
         first = step // self.every * self.queries
         return (first + torch.arange(min(self.queries, batch))) % batch
 
-    def observe(self, error: float | None, reranked: int, exhausted: float) -> None:
-        """Take in what a search measured of the error, what it spent, and if its depth sufficed.
-
-        `exhausted` is the share of queries for which the last that was fetched was still in doubt.
-        """
-        if self._settled and exhausted > _EXHAUSTED:
+    def observe(self, settled: Settled) -> None:
+        """Take in what a search measured of the error, what it spent, and if its depth sufficed."""
+        if self._settled and settled.exhausted > _EXHAUSTED:
             self.depth = min(_DEEPEST, self.depth * 3 // 2)
-        if error is not None:
+        if self._settled:  # the first search reranks everything, which tells nothing of the next
+            self.excess = _MEMORY * self.excess + (1 - _MEMORY) * settled.excess
+        self.reranked = _MEMORY * self.reranked + (1 - _MEMORY) * settled.reranked
+        if settled.error is not None:
             # Rise at once, fall slowly: what is missed cannot be mined again.
-            self.error = max(error, _MEMORY * self.error + (1 - _MEMORY) * error)
+            faded = _MEMORY * self.error + (1 - _MEMORY) * settled.error
+            self.error = max(settled.error, faded)
             self._settled = True
-        self.reranked = _MEMORY * self.reranked + (1 - _MEMORY) * reranked
+        if settled.overlap is not None:
+            self.judge(settled.overlap)
 
     def judge(self, overlap: float) -> None:
         """Take in the overlap that a check found: doubt more below the target, less above it."""
@@ -84,11 +88,11 @@ class Pace:
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
         numbers = [self.error, self.deviations, self.overlap, self.reranked]
-        numbers += [float(self.depth), float(self._settled)]
+        numbers += [self.excess, float(self.depth), float(self._settled)]
         return {"pace": torch.tensor(numbers, dtype=torch.float64)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
         numbers = state["pace"].tolist()
-        self.error, self.deviations, self.overlap, self.reranked = numbers[:4]
-        self.depth, self._settled = int(numbers[4]), bool(numbers[5])
+        self.error, self.deviations, self.overlap, self.reranked, self.excess = numbers[:5]
+        self.depth, self._settled = int(numbers[5]), bool(numbers[6])

@@ -99,9 +99,7 @@ class Rolling:
             self.corrector,
             draw,
         )
-        self.pace.observe(settled.error, settled.reranked, settled.exhausted)
-        if settled.overlap is not None:
-            self.pace.judge(settled.overlap)
+        self.pace.observe(settled)
         if self.snapshot.complete() and self.pace.renewal:
             self.snapshot.open_pass()
             if draw is None:  # noise is of a step, the audit outlasts it
