@@ -1,6 +1,7 @@
 """Write files and folders so that a crash leaves the old one or the new one, never a half."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -44,6 +45,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
-    """Write `value` as indented JSON, atomically; NaN and infinity are refused, not written."""
+    """Write `value` as indented JSON, atomically; NaN and infinity, which JSON lacks, as null."""
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", "utf-8")
+        text = json.dumps(_finite(value), indent=2, allow_nan=False)
+        temporary.write_text(text + "\n", "utf-8")
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value

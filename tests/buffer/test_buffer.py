@@ -70,7 +70,7 @@ def test_separate_towers_that_start_equal_share_a_buffer(
     assert fingerprint(tied, dataset.targets) == fingerprint(separate, dataset.targets)
 
 
-@pytest.mark.parametrize("change", ["weights", "texts", "prompt", "max_length"])
+@pytest.mark.parametrize("change", ["weights", "modules", "texts", "prompt", "max_length"])
 def test_a_buffer_of_something_else_is_refused_and_says_what_differs(
     bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path, change: str
 ) -> None:
@@ -80,6 +80,8 @@ def test_a_buffer_of_something_else_is_refused_and_says_what_differs(
     if change == "weights":
         with torch.no_grad():
             next(model.parameters()).view(-1)[5] += 1e-3
+    elif change == "modules":
+        model[1].pooling_mode = "cls"
     elif change == "texts":
         texts = [t for _, c in targets.chunks(120) for t in c]
         targets = Texts.of([texts[1], texts[0], *texts[2:]])

@@ -135,6 +135,9 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "0"], "steps and batch size must be at least 1"),
         (["--scale", "0"], "expected scale > 0"),
+        (["--device", "nope"], "cannot use the device 'nope'"),
+        (["--probe-queries", "0"], "expected probe queries >= 1, not 0"),
+        (["--towers", "tied", "--query-max-length", "9"], "unless --towers separate"),
         (["--buffer", "/no/such"], "is not a buffer"),
         (["--trainer.no_such_thing", "1"], "has no no_such_thing"),
         (["--corrector-hidden", "-3"], "widths of at least 1, not [-3]"),
@@ -175,8 +178,29 @@ def test_a_folder_in_use_is_not_touched(
     assert train(beir, mine, "--overwrite") == 2
     assert "was not written by unstale" in capsys.readouterr().err
     assert (mine / "cat.jpg").read_text() == "precious"
+    (mine / "config.yaml").write_text("lr: 1\n")  # somebody else's
+    assert train(beir, mine, "--overwrite") == 2
     assert main(["demo", "--output", str(mine)]) == 2
     assert (mine / "cat.jpg").exists()
+    assert main(["demo", "--output", str(run)]) == 2  # a training run is not a demo's to replace
+    assert (run / "results.json").read_bytes() == before
+
+
+def test_overwrite_does_not_delete_what_the_command_reads(
+    run: Path, beir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(beir, run, "--overwrite", "--buffer", str(run / "buffer")) == 2
+    assert train(beir, run, "--overwrite", "--model", str(run / "model")) == 2
+    assert "--overwrite would delete" in capsys.readouterr().err
+    assert (run / "buffer" / "manifest.json").exists()
+
+
+def test_going_on_with_other_flags_is_refused(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(beir, tmp_path / "run") == 0
+    assert main(["train", "--resume", "--output", str(tmp_path / "run"), "--steps", "9"]) == 2
+    assert "with --steps 9: it began with 4" in capsys.readouterr().err
 
 
 def test_overwrite_replaces_an_earlier_run(beir: Path, tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def test_every_strategy_in_one_table(
     by = {(r["strategy"], r["seed"]): r for r in results["runs"]}
     assert by["exhaustive", 0]["targets_reembedded"] == 2 * 120
     assert by["two-round", 0]["targets_reembedded"] == 120
-    assert by["stochastic", 0]["targets_reembedded"] == 2 * (120 // 20)
+    assert by["stochastic", 0]["targets_reembedded"] == 2 * 120  # of so few, all
     assert by["dynnibal", 0]["targets_reembedded"] == 2 * 120
-    assert by["dynnibal", 0]["targets_sampled"] == 2 * (120 // 20)
+    assert by["dynnibal", 0]["targets_sampled"] == 2 * 120
     for name in ("corrected", "corrected-mse", "corrected-subset", "stale-rerank", "stale"):
         assert by[name, 0]["targets_reembedded"] == by[name, 0]["targets_sampled"] == 0
     assert [p["step"] for p in by["stale", 1]["curve"]] == [2, 4]

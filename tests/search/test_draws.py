@@ -1,22 +1,23 @@
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.search.draws import Gumbel, bits
+from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, Gumbel, bits
 from unstale.search.exact import Draw, Exact
 
 
 def test_a_draw_is_a_function_of_its_key_alone() -> None:
     queries, rows = torch.arange(5), torch.arange(100)
-    whole = bits(1, 2, queries, rows)
-    assert torch.equal(bits(1, 2, queries[3:4], rows[50:]), whole[3:4, 50:])
-    for other in (bits(2, 2, queries, rows), bits(1, 3, queries, rows)):
+    whole = bits(GUMBEL, 1, 2, queries, rows)
+    assert torch.equal(bits(GUMBEL, 1, 2, queries[3:4], rows[50:]), whole[3:4, 50:])
+    keys = [(GUMBEL, 2, 2), (GUMBEL, 1, 3), (UNIFORM, 1, 2), (SUBSET, 1, 2)]
+    for other in (bits(*key, queries, rows) for key in keys):
         assert (other == whole).float().mean() < 0.01
     assert len(whole.unique()) == whole.numel()
     assert (whole >= 0).all()
 
 
 def test_bits_look_uniform() -> None:
-    draws = bits(0, 0, torch.arange(200), torch.arange(500)).double() / 2.0**63
+    draws = bits(UNIFORM, 0, 0, torch.arange(200), torch.arange(500)).double() / 2.0**63
     counts = torch.histc(draws.float(), bins=10, min=0, max=1)
     # 100,000 draws in 10 bins: 10,000 each, standard deviation sqrt(1e5 * .1 * .9) = 95.
     assert (counts - 10_000).abs().max() < 5 * 95

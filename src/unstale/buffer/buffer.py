@@ -75,6 +75,12 @@ class TargetBuffer:
             for offset in range(0, len(shard), size):
                 yield int(start) + offset, shard[offset : offset + size].float()
 
+    def shared(self) -> Tensor:
+        """Return the storage of a buffer that is one shard in memory: writing to it writes here."""
+        if len(self.shards) != 1:
+            raise InputError("a buffer that is written to must be in memory: use in_memory()")
+        return self.shards[0]
+
     def in_memory(self, device: torch.device | str = "cpu") -> "TargetBuffer":
         """Copy the whole buffer into the memory of a device, as one shard."""
         return TargetBuffer([torch.cat([s.to(device) for s in self.shards])])

@@ -1,13 +1,16 @@
 """What made a buffer: enough to refuse it to another encoder or corpus, and to say why."""
 
 import hashlib
+import json
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Module
 
 from unstale.data.dataset import Texts
 from unstale.encoders.embed import is_cosine, prompt_of
 from unstale.encoders.load import max_length, tower_modules
+from unstale.encoders.tokenise import tokenizer_text
 
 Fingerprint = dict[str, str | int | None]
 
@@ -19,6 +22,7 @@ def fingerprint(model: SentenceTransformer, targets: Texts) -> Fingerprint:
     """
     return {
         "weights": _weights(model),
+        "modules": _modules(model),
         "texts": targets.digest,
         "targets": len(targets),
         "prompt": prompt_of(model, "document"),
@@ -34,6 +38,15 @@ def differences(found: Fingerprint, expected: Fingerprint) -> list[str]:
         for key in sorted(found.keys() | expected.keys())
         if found.get(key) != expected.get(key)
     ]
+
+
+def _modules(model: SentenceTransformer) -> str:
+    """Hash what shapes a vector besides weights: pooling and the like, and the tokenizer."""
+    parts = [tokenizer_text(model)]
+    for module in tower_modules(model, "document"):
+        config = module.get_config_dict() if isinstance(module, Module) else {}
+        parts.append(f"{type(module).__name__} {json.dumps(config, sort_keys=True, default=str)}")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _weights(model: SentenceTransformer) -> str:

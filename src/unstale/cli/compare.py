@@ -33,7 +33,13 @@ CELL = "cell.json"  # written last: a cell that has it is finished
 def run(chosen: options.Compare) -> None:
     """Train every cell that is not finished, then summarise them all."""
     cells = _cells(chosen)
-    open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
+    open_output(
+        chosen.output,
+        overwrite=chosen.overwrite,
+        resume=chosen.resume,
+        dry=True,
+        needs=(chosen.data, chosen.model, chosen.buffer),
+    )
     dataset = load_dataset(chosen.data)
     for strategy, _ in cells:
         settings = training_settings(replace(chosen, strategy=strategy, buffer=None))

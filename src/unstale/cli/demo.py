@@ -7,7 +7,7 @@ from typing import Any
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import CONFIG, open_output, save_config
+from unstale.cli.folders import open_output, save_config, written_by
 from unstale.cli.train import training_settings
 from unstale.data.load import load_dataset
 from unstale.report.page import write_page
@@ -18,8 +18,8 @@ from unstale.training.job import train
 
 def run(chosen: options.Demo) -> None:
     """Train stale and corrected from the same start, and show what the difference is worth."""
-    ours = (Path(chosen.output) / CONFIG).exists()  # an earlier demo is replaced, nothing else
-    output = open_output(chosen.output, overwrite=ours)
+    earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
+    output = open_output(chosen.output, overwrite=earlier)
     recipe = options.Train(data="docstrings", output=chosen.output)
     recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed)
     few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move

@@ -14,7 +14,13 @@ from unstale.encoders.tokenise import target_tokens
 
 def run(chosen: options.Embed) -> None:
     """Embed a corpus, or finish a buffer that was interrupted."""
-    open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
+    open_output(
+        chosen.output,
+        overwrite=chosen.overwrite,
+        resume=chosen.resume,
+        dry=True,
+        needs=(chosen.data, chosen.model),
+    )
     dataset = load_dataset(chosen.data)
     model = open_encoder(chosen)
     output: Path = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)

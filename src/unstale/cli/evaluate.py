@@ -16,7 +16,8 @@ from unstale.report.table import print_runs
 def run(chosen: options.Evaluate) -> None:
     """Measure a model as it is."""
     began = time.perf_counter()
-    open_output(chosen.output, overwrite=chosen.overwrite, dry=True)
+    needs = (chosen.data, chosen.model)
+    open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
     dataset = load_dataset(chosen.data)
     dataset.split(chosen.split)
     model = open_encoder(chosen)

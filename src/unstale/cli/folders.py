@@ -1,6 +1,7 @@
 """Output folders: refuse one in use, replace only what unstale wrote, say what was asked."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,33 @@ import yaml
 from unstale.errors import InputError
 from unstale.files import atomic_file
 
-CONFIG = "config.yaml"  # also the mark of a folder that is ours to replace
+CONFIG = "config.yaml"
+_MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
+
+# What may change when a run goes on: nothing that its results depend on.
+_FREE = {"output", "overwrite", "resume", "device", "save_steps", "meter_steps", "eval_steps"}
+_FREE |= {"probe_queries", "probe_targets", "strategies", "seeds"}
 
 
 def open_output(
-    path: str, *, overwrite: bool = False, resume: bool = False, dry: bool = False
+    path: str,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    dry: bool = False,
+    needs: Sequence[str | None] = (),
 ) -> Path:
     """Return the folder to write to, made if need be; refuse one that holds something else.
 
-    `dry` only checks, so that a command can refuse before long work and touch nothing.
+    `dry` only checks, so that a command can refuse before long work and touch nothing. `needs`
+    are paths that the command reads: none may lie in a folder that is about to be replaced.
     """
     if not path:
         raise InputError("--output is required: a folder for the results")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
-    ours = (folder / CONFIG).exists()
+    ours = written_by(folder, "")
     used = folder.is_dir() and any(folder.iterdir())
     if resume and overwrite:
         raise InputError("--resume and --overwrite exclude each other")
@@ -35,6 +47,9 @@ def open_output(
         raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+    for needed in needs if used and overwrite else ():
+        if needed and Path(needed).resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder
     if used and overwrite:
@@ -43,9 +58,29 @@ def open_output(
     return folder
 
 
+def written_by(folder: Path, command: str) -> bool:
+    """Tell whether a command of unstale wrote a folder; "" stands for any."""
+    config = folder / CONFIG
+    if not config.is_file():
+        return False
+    with config.open("rb") as file:
+        return file.readline(200).startswith(f"{_MARK}{command}".encode())
+
+
 def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Write the resolved flags, in the form that `--config` reads."""
+    """Write the resolved flags, in the form that `--config` reads.
+
+    Going on with other flags than a run began with would mix two experiments: it is refused.
+    """
     values = {k: v for k, v in asdict(chosen).items() if k not in ("overwrite", "resume")}
+    if getattr(chosen, "resume", False) and (folder / CONFIG).exists():
+        before = yaml.safe_load((folder / CONFIG).read_text("utf-8"))
+        for key in values.keys() - _FREE:
+            if key in before and before[key] != values[key]:
+                flag = f"--{key.replace('_', '-')}"
+                raise InputError(
+                    f"cannot resume {folder} with {flag} {values[key]}: it began with {before[key]}"
+                )
     with atomic_file(folder / CONFIG) as temporary:
-        header = f"# unstale {command} --config {CONFIG}\n"
+        header = f"{_MARK}{command}\n"
         temporary.write_text(header + yaml.safe_dump(values, sort_keys=False), "utf-8")

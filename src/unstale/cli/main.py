@@ -70,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     parsed = parser().parse_args(words)
     name = parsed.subcommand
-    if parsed[name].get("resume"):  # the run folder knows its flags; those given now win
+    if (
+        parsed[name].get("resume") and parsed[name].output
+    ):  # the run folder knows its flags; those given now win
         config = Path(parsed[name].output, CONFIG)
         if config.exists():
             place = words.index(name) + 1

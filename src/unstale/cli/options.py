@@ -65,8 +65,9 @@ class Train(Output, Encoder):
         share_candidates: Let all queries of a batch share the candidates of all, as the paper.
         sampling: Take the top-k, or sample from the softmax by Gumbel-max.
         seed: Of data order, corrector and draws.
-        scale: The paper's beta, which multiplies scores; 1/temperature.
-        learning_rate: Of the encoders; default: 1e-3 for `tiny`, 2e-5 for any other model.
+        scale: The paper's beta, which multiplies scores, 1/temperature; default: 20 for cosines, 1
+            for dot products.
+        learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.
         dropout: Keep the encoder's dropout while training.
         corrector_hidden: Width of the corrector's hidden layer (paper: 8192), a list such as
             [512,512] for several, 0 for none.
@@ -109,7 +110,7 @@ class Train(Output, Encoder):
     share_candidates: bool = True
     sampling: Literal["top-k", "gumbel"] = "top-k"
     seed: int = 0
-    scale: float = 20.0
+    scale: float | None = None
     learning_rate: float | None = None
     dropout: bool = False
     corrector_hidden: int | list[int] = 768

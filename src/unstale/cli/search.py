@@ -28,10 +28,15 @@ def run(chosen: options.Search) -> None:
     folder = Path(chosen.run)
     if not chosen.query.strip():
         raise InputError("the query is empty")
-    dataset = load_dataset(_config(folder)["data"])
+    config = _config(folder)
+    dataset = load_dataset(config["data"])
     if not 1 <= chosen.k <= len(dataset.targets):
         raise InputError(f"cannot show {chosen.k} of {len(dataset.targets)} targets")
-    model = load_encoder(str(folder / "model"))
+    model = load_encoder(
+        str(folder / "model"),
+        device=config.get("device"),
+        trust_remote_code=bool(config.get("trust_remote_code")),
+    )
     buffer, _ = embed_corpus(
         model,
         target_tokens(model, dataset),

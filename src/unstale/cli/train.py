@@ -22,7 +22,13 @@ from unstale.training.strategies import find_strategy
 def run(chosen: options.Train) -> None:
     """Check everything, train, and write the results."""
     _check_trainer(chosen.trainer)
-    open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
+    open_output(
+        chosen.output,
+        overwrite=chosen.overwrite,
+        resume=chosen.resume,
+        dry=True,
+        needs=(chosen.data, chosen.model, chosen.buffer),
+    )
     find_strategy(chosen.strategy)
     dataset = load_dataset(chosen.data)
     model = open_encoder(chosen, dropout=chosen.dropout)
@@ -43,8 +49,6 @@ def training_settings(chosen: options.Train) -> dict[str, Any]:
     widths = [hidden] if isinstance(hidden, int) else hidden
     changes: dict[str, Any] = {"corrector_hidden": tuple(w for w in widths if w)}
     changes["buffer"] = Path(chosen.buffer) if chosen.buffer else None
-    if chosen.learning_rate is None:
-        changes["learning_rate"] = 1e-3 if chosen.model == "tiny" else 2e-5
     names = signature(train).parameters.keys() & {f.name for f in fields(chosen)}
     return {name: getattr(chosen, name) for name in names - {"model", "output"}} | changes
 

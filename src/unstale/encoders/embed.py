@@ -25,7 +25,7 @@ TOKENS_PER_BATCH = 16_384
 def prompt_of(model: SentenceTransformer, task: Task) -> str:
     """Return the prompt that `encode_query` or `encode_document` would put before a text."""
     names = ["query"] if task == "query" else ["document", "passage", "corpus"]
-    return next((prompt for n in names if (prompt := model.prompts.get(n))), "")
+    return next((model.prompts[n] or "" for n in names if n in model.prompts), "")
 
 
 def preprocess(model: SentenceTransformer, texts: Sequence[str], task: Task) -> Features:

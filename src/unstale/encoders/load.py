@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Module, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -47,7 +48,11 @@ def load_encoder(
     """
     if towers is not None and towers not in get_args(Towers):
         raise InputError(f"towers must be one of {', '.join(get_args(Towers))}, not {towers!r}")
-    model = _open(name, device, trust_remote_code)
+    _check_device(device)
+    model = _open(name, device, trust_remote_code).float()  # half precision would not train
+    if model.similarity_fn_name not in (None, "cosine", "dot"):
+        rule = "only cosine and dot product can be searched"
+        raise InputError(f"{name} compares by {model.similarity_fn_name}: {rule}")
     if layers is not None:
         _keep_layers(model, layers, name)
     if towers == "separate" and not isinstance(model[0], Router):
@@ -60,6 +65,14 @@ def load_encoder(
     if not dropout:
         silence_dropout(model)
     return model
+
+
+def _check_device(device: str | None) -> None:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"cannot use the device {device!r} ({reason})") from None
 
 
 def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:
@@ -97,11 +110,13 @@ def _keep_layers(model: SentenceTransformer, layers: int, name: str) -> None:
             for key, child in parent.named_children()
             if isinstance(child, nn.ModuleList) and len(child) == total
         ]
-        if len(stacks) != 1:
+        if not stacks:
             raise InputError(f"--layers: cannot tell which of {name}'s modules are its layers")
-        parent, key = stacks[0]
+        parent, key = stacks[0]  # the outermost: blocks may hold lists of their own
         setattr(parent, key, getattr(parent, key)[:layers])
         config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
 
 
 def _separate(model: SentenceTransformer) -> SentenceTransformer:
@@ -128,6 +143,9 @@ def tower_modules(model: SentenceTransformer, task: Task) -> nn.Sequential:
 def _set_lengths(model: SentenceTransformer, query: int | None, target: int | None) -> None:
     """Cut each side at its own length, in the modules themselves so that it is saved."""
     lengths: dict[Task, int | None] = {"query": query, "document": target}
+    static = any(isinstance(m, StaticEmbedding) for m in tower_modules(model, "document").modules())
+    if static and not isinstance(model[0], Router) and query != target:
+        raise InputError("a static model cuts queries and targets alike unless --towers separate")
     for task, length in lengths.items():
         if length is None:
             continue

@@ -1,6 +1,7 @@
 """Tokenise a corpus for an encoder, once: the store is cached by what it depends on."""
 
 import hashlib
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -15,13 +16,10 @@ def target_tokens(
     model: SentenceTransformer, dataset: RetrievalDataset, *, progress: bool = True
 ) -> TokenStore:
     """Tokenise the corpus for the model's target tower, or take it from the cache."""
-    tower = tower_modules(model, "document")
-    tokenizer = next(t for m in tower.modules() if (t := getattr(m, "tokenizer", None)) is not None)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     limit = max_length(model, "document")
     depends = [
-        backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer),
-        type(tower[0]).__name__,
+        tokenizer_text(model),
+        type(tower_modules(model, "document")[0]).__name__,
         prompt_of(model, "document"),
         str(limit),
         dataset.targets.digest,
@@ -31,7 +29,19 @@ def target_tokens(
         dataset.targets,
         lambda texts: preprocess(model, texts, "document"),
         cache_folder() / "tokens" / key[:20],
-        pad=getattr(tokenizer, "pad_token_id", None) or 0,
+        pad=getattr(_tokenizer(model), "pad_token_id", None) or 0,
         max_length=limit,
         progress=progress,
     )
+
+
+def tokenizer_text(model: SentenceTransformer) -> str:
+    """Describe the target tower's tokenizer in full."""
+    tokenizer = _tokenizer(model)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    return backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer)
+
+
+def _tokenizer(model: SentenceTransformer) -> Any:  # noqa: ANN401 - of transformers or tokenizers
+    modules = tower_modules(model, "document").modules()
+    return next(t for m in modules if (t := getattr(m, "tokenizer", None)) is not None)

@@ -52,7 +52,8 @@ def gap_recovered(
     low, high = np.percentile(draws[2] - draws[1], [2.5, 97.5])
     if low <= 0 <= high:
         return Gap(None, None, None)
-    ratios = (draws[0] - draws[1]) / (draws[2] - draws[1])
+    gap = draws[2] - draws[1]
+    ratios = (draws[0] - draws[1])[gap != 0] / gap[gap != 0]
     bounds = np.percentile(ratios, [2.5, 97.5])
     value = (point[0] - point[1]) / (point[2] - point[1])
     return Gap(value, float(bounds[0]), float(bounds[1]))

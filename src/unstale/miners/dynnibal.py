@@ -39,6 +39,7 @@ class Dynnibal(Miner):
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
         self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
+        self.register_buffer("vectors", self.moved.shared())  # what a checkpoint must hold
         self.searched = Stale(self.moved, gumbel)
         self.refits = refits
         self.sample = min(sample, len(buffer))

@@ -26,6 +26,7 @@ class Refreshed(Miner):
         self.buffer = buffer
         self.schedule = schedule
         self.stale = Stale(buffer, gumbel)
+        self.register_buffer("vectors", buffer.shared())  # what a checkpoint must hold
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the buffer as it was last refreshed."""

@@ -32,7 +32,11 @@ class Stochastic(Miner):
         self.seed = seed
         self.gumbel = gumbel
         rows = subset(self.targets, self.size, seed, step=0)
-        self._search = Exact(TargetBuffer([buffer[rows]]), rows=rows)
+        self.rows: Tensor
+        self.vectors: Tensor
+        self.register_buffer("rows", rows)  # a checkpoint holds both
+        self.register_buffer("vectors", buffer[rows])
+        self._search = Exact(TargetBuffer([self.vectors]), rows=self.rows)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
@@ -43,6 +47,6 @@ class Stochastic(Miner):
         """Draw another subset and embed it, if it is time."""
         if not self.schedule.due(step):
             return Embedded()
-        rows = subset(self.targets, self.size, self.seed, step)
-        self._search = Exact(TargetBuffer([embed(rows)]), rows=rows)
+        self.rows.copy_(subset(self.targets, self.size, self.seed, step))
+        self.vectors.copy_(embed(self.rows))
         return Embedded(refreshed=self.size)

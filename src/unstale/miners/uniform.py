@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
-from unstale.search.draws import bits
+from unstale.search.draws import UNIFORM, bits
 
 
 @final
@@ -24,21 +24,29 @@ class Uniform(Miner):
         """Draw k rows for each query, none twice and none of its positives."""
         if k > self.targets:
             raise InputError(f"cannot draw {k} of {self.targets} targets")
-        draws = 2 * k + queries.positives.shape[1] + 8
-        while draws < self.targets:
+        # The scheme depends on k and N alone, so that a query draws alike in any company; and the
+        # first k good draws of a longer sequence are those of a shorter one.
+        if self.targets <= 16 * k + 256:  # so many of so few: rank every target by its number
+            everything = torch.arange(self.targets, device=queries.rows.device)
+            rows = self._bits(queries, everything).argsort(dim=1)
+            chosen, enough = _distinct(rows, queries.positives, k)
+            if not enough:
+                rule = "too few are not its positives"
+                raise InputError(f"cannot draw {k} targets for a query: {rule}")
+            return chosen
+        draws = 2 * k + 8
+        while True:
             counter = torch.arange(draws, device=queries.rows.device)
-            rows = bits(self.seed, queries.step, queries.rows, counter) % self.targets
+            rows = self._bits(queries, counter) % self.targets
             chosen, enough = _distinct(rows, queries.positives, k)
             if enough:
                 return chosen
+            if draws > 64 * self.targets:
+                raise InputError(f"cannot draw {k} targets for a query that has so many positives")
             draws *= 2
-        # So many of so few: rank every target by its random number instead.
-        everything = torch.arange(self.targets, device=queries.rows.device)
-        rows = bits(self.seed, queries.step, queries.rows, everything).argsort(dim=1)
-        chosen, enough = _distinct(rows, queries.positives, k)
-        if not enough:
-            raise InputError(f"cannot draw {k} targets for a query: too few are not its positives")
-        return chosen
+
+    def _bits(self, queries: Queries, rows: Int[Tensor, " n"]) -> Int[Tensor, "b n"]:
+        return bits(UNIFORM, self.seed, queries.step, queries.rows, rows)
 
 
 def _distinct(

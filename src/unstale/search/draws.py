@@ -15,12 +15,15 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
+UNIFORM, GUMBEL, SUBSET = range(3)  # what a draw is for: no two uses share their bits
+
+
 def bits(
-    seed: int, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+    purpose: int, seed: int, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
 ) -> Int[Tensor, "b n"]:
-    """Hash each (seed, step, query, row) to 63 random bits, by SplitMix64's finaliser."""
-    seeds = torch.tensor([seed, step], device=rows.device)
-    key = _mix(_mix(seeds[0]) + seeds[1] * _GOLDEN)
+    """Hash each (purpose, seed, step, query, row) to 63 random bits, by SplitMix64's finaliser."""
+    seeds = torch.tensor([purpose, seed, step], device=rows.device)
+    key = _mix(_mix(_mix(seeds[0]) + seeds[1] * _GOLDEN) + seeds[2] * _GOLDEN)
     keys = _mix(key + queries.to(rows.device).long() * _GOLDEN)
     return _mix(keys[:, None] + rows.long()[None, :] * _GOLDEN) & 0x7FFFFFFFFFFFFFFF
 
@@ -39,7 +42,7 @@ def _shift(z: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
 
 def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
     """Draw a uniform subset of all rows, sorted; a function of its arguments."""
-    ranks = bits(seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
+    ranks = bits(SUBSET, seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
     return ranks.argsort()[:size].sort().values
 
 
@@ -66,6 +69,8 @@ class Gumbel:
         self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
     ) -> Float[Tensor, "b n"]:
         """Return the noise to add to scores `q.b` before the top-k: Gumbel(0, 1) / scale."""
-        random = bits(self.seed, step, queries, rows) >> 10  # 53 bits, all that a double holds
+        random = (
+            bits(GUMBEL, self.seed, step, queries, rows) >> 10
+        )  # 53 bits, all that a double holds
         uniform = (random.double() + 0.5) * 2.0**-53
         return (-torch.log(-torch.log(uniform)) / self.scale).float()

@@ -73,7 +73,9 @@ class MinedExamples:
             step,
         )
         targets = len(dataset.targets)
-        self._mined["stale"] = _search_stale(miner, self._queries, self._banned, targets, self._k)
+        self._mined["stale"] = _search_stale(
+            miner, self._queries, self._banned, targets, self._k, model.device
+        )
         if (corrected := _mine(miner, asked, self._k)) is not None:
             self._mined["corrected"] = corrected
         self._rows = torch.cat([top.rows for top in self._mined.values()], dim=1)  # (q, m)
@@ -135,10 +137,11 @@ def _search_stale(
     banned: Int[Tensor, "q p"],
     targets: int,
     k: int,
+    device: torch.device,
 ) -> TopK:
     best = _nothing(len(queries))
     for rows in torch.arange(targets).split(_CHUNK):
-        view = miner.view(rows)
+        view = miner.view(rows.to(device))
         assert view is not None
         scores = queries @ view.stale.float().cpu().T
         best = merge(best, _without(scores, banned, int(rows[0])), int(rows[0]), k)

@@ -1,5 +1,6 @@
 """One training run, from a dataset and an encoder to a model folder and its results."""
 
+import logging
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from datasets import Dataset
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer
@@ -15,6 +17,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.encoders.embed import is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
@@ -27,6 +30,8 @@ from unstale.training.meter import Meter
 from unstale.training.settings import check_settings
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
+
+_LOG = logging.getLogger(__name__)
 
 
 def train(
@@ -42,9 +47,9 @@ def train(
     share_candidates: bool = True,
     sampling: Sampling = "top-k",
     seed: int = 0,
-    scale: float = 20.0,
-    learning_rate: float = 1e-3,
-    corrector_hidden: tuple[int, ...] = (1536,),
+    scale: float | None = None,
+    learning_rate: float | None = None,
+    corrector_hidden: tuple[int, ...] = (768,),
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_loss: LossName = "ce",
@@ -83,8 +88,8 @@ def train(
         share_candidates: Let all queries of a batch share their candidates.
         sampling: `top-k`, or `gumbel` to sample from the softmax.
         seed: Of data order, corrector and draws.
-        scale: The paper's beta.
-        learning_rate: Of the encoders.
+        scale: The paper's beta; by default 20 for cosines, 1 for dot products.
+        learning_rate: Of the encoders; by default 1e-3 for static embeddings, otherwise 2e-5.
         corrector_hidden: Widths of the corrector's hidden layers.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss.
@@ -127,9 +132,19 @@ def train(
         corrector_weight=corrector_weight,
         corrector_anchor=corrector_anchor,
         refresh=refresh,
+        full_refreshes=full_refreshes,
+        subset_size=subset_size,
+        sample_size=sample_size,
+        rank=rank,
+        rerank_depth=rerank_depth,
+        probe_queries=probe_queries,
+        probe_targets=probe_targets,
         eval_split=eval_split,
         buffer=buffer,
     )
+    scale = scale or (20.0 if is_cosine(model) else 1.0)
+    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
+    rate = learning_rate if learning_rate is not None else (1e-3 if static else 2e-5)
     kind = find_strategy(strategy)
     if kind.frozen:
         freeze_targets(model)
@@ -187,7 +202,7 @@ def train(
         "output_dir": str(output / "checkpoints"),
         "max_steps": steps,
         "per_device_train_batch_size": batch_size,
-        "learning_rate": learning_rate,
+        "learning_rate": rate,
         "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
         "seed": seed,
         "report_to": "none",
@@ -211,7 +226,10 @@ def train(
         evaluate if eval_steps else None,
         eval_steps,
     )
-    fresh_trainer.train(resume_from_checkpoint=resume and has_checkpoint(output))
+    checkpoint = last_checkpoint(output) if resume else None
+    if resume:
+        _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
+    fresh_trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     counters = asdict(loss.counters)
     training = counters.pop("training_seconds")
 
@@ -262,6 +280,7 @@ def freeze_targets(model: SentenceTransformer) -> None:
         parameter.requires_grad = False
 
 
-def has_checkpoint(output: Path) -> bool:
-    """Tell whether a run left a checkpoint to go on from."""
-    return any((output / "checkpoints").glob("checkpoint-*"))
+def last_checkpoint(output: Path) -> Path | None:
+    """Find the newest checkpoint that is complete: the Trainer writes its state last."""
+    found = (output / "checkpoints").glob("checkpoint-*/trainer_state.json")
+    return max((f.parent for f in found), key=lambda p: int(p.name.split("-")[1]), default=None)

@@ -1,7 +1,9 @@
 """Refuse what cannot work, before any long work."""
 
+import os
 from pathlib import Path
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
@@ -22,31 +24,52 @@ def check_settings(
     batch_size: int,
     hard_negatives: int,
     uniform_negatives: int,
-    scale: float,
+    scale: float | None,
     corrector_hidden: tuple[int, ...],
     corrector_weight: float,
     corrector_anchor: float,
     refresh: str | int,
+    full_refreshes: int,
+    subset_size: int,
+    sample_size: int,
+    rank: int,
+    rerank_depth: int,
+    probe_queries: int,
+    probe_targets: int,
     eval_split: str,
     buffer: Path | None,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
+    _check_processes(model)
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
     dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
         raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
     if pairs < batch_size:
         raise InputError(f"a batch of {batch_size} needs as many training pairs; there are {pairs}")
-    weights = {"corrector weight": corrector_weight, "corrector anchor": corrector_anchor}
-    counts = {"hard negatives": hard_negatives, "uniform negatives": uniform_negatives}
-    if scale <= 0:
+    if scale is not None and scale <= 0:
         raise InputError(f"expected scale > 0, not {scale}")
-    for name, value in (counts | weights).items():
-        if value < 0:
-            raise InputError(f"expected {name} >= 0, not {value}")
+    least = {
+        "hard negatives": (hard_negatives, 0),
+        "uniform negatives": (uniform_negatives, 0),
+        "corrector weight": (corrector_weight, 0),
+        "corrector anchor": (corrector_anchor, 0),
+        "full refreshes": (full_refreshes, 0),
+        "subset size": (subset_size, 0),
+        "sample size": (sample_size, 0),
+        "rank": (rank, 1),
+        "rerank depth": (rerank_depth, 1),
+        "probe queries": (probe_queries, 1),
+        "probe targets": (probe_targets, 1),
+    }
+    for name, (value, bound) in least.items():
+        if value < bound:
+            raise InputError(f"expected {name} >= {bound}, not {value}")
     if (negatives := hard_negatives + uniform_negatives) >= targets:
         raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")
+    if 0 < subset_size < hard_negatives:
+        raise InputError(f"cannot take {hard_negatives} negatives from a subset of {subset_size}")
     if any(width < 1 for width in corrector_hidden):
         raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
     if isinstance(refresh, str):
@@ -59,3 +82,10 @@ def check_settings(
             raise InputError(f"{strategy} needs separate towers (--towers separate)")
     if buffer is not None:
         TargetBuffer.open(buffer, fingerprint(model, dataset.targets))
+
+
+def _check_processes(model: SentenceTransformer) -> None:
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if several or (model.device.type == "cuda" and torch.cuda.device_count() > 1):
+        rule = "training runs in one process on one device for now: set CUDA_VISIBLE_DEVICES"
+        raise InputError(f"{rule} to one of them, and do not use torchrun")

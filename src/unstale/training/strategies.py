@@ -95,8 +95,8 @@ class Recipe:
 
     @property
     def twentieth(self) -> int:
-        """Return the paper's share for a subset: 1M of 21M targets."""
-        return max(1, self.targets // 20)
+        """Return the paper's share for a subset, 1M of 21M targets; of few targets, more."""
+        return max(self.targets // 20, min(self.targets, 256))
 
     @property
     def gumbel(self) -> Gumbel | None:
