@@ -66,7 +66,7 @@ def test_stochastic_embeds_another_subset_each_time() -> None:
     stale, asked = torch.randn(100, 4), []
     miner = Stochastic(TargetBuffer([stale]), Schedule.parse("0-9:1"), size=20, seed=0)
     for step in (1, 2, 3):
-        miner.refresh(step, lambda rows: asked.append(rows) or stale[rows])
+        miner.refresh(step, lambda rows: asked.append(rows.clone()) or stale[rows])
     assert [len(set(rows.tolist())) for rows in asked] == [20, 20, 20]
     assert len({tuple(rows.tolist()) for rows in asked}) == 3
 

@@ -158,6 +158,7 @@ def test_the_trained_folder_is_plain_sentence_transformers_with_the_same_metrics
         name,
         towers=towers,  # type: ignore[arg-type]
         query_prompt="ask: ",
+        query_max_length=9,
         target_max_length=9,
         device="cpu",
     )
