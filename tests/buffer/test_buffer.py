@@ -62,6 +62,14 @@ def test_a_finished_buffer_is_reused(
     assert torch.equal(first[torch.arange(120)], again[torch.arange(120)])
 
 
+def test_a_fingerprint_does_not_change_by_use(bert_folder: Path, dataset: RetrievalDataset) -> None:
+    model = load_encoder(str(bert_folder), device="cpu")
+    before = fingerprint(model, dataset.targets)
+    model.encode_query(["one", "a longer two"])
+    target_tokens(model, dataset, progress=False)
+    assert fingerprint(model, dataset.targets) == before
+
+
 def test_separate_towers_that_start_equal_share_a_buffer(
     bert_folder: Path, dataset: RetrievalDataset
 ) -> None:

@@ -133,6 +133,20 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_ends(
         assert all(torch.equal(ours[k], theirs[k]) for k in theirs)
 
 
+@pytest.mark.parametrize("search", ["rolling", "ivf"])
+def test_a_search_with_a_memory_of_its_own_is_resumed_too(
+    start, dataset: RetrievalDataset, tmp_path: Path, search: str
+) -> None:
+    options = SMALL | {"save_steps": 3, "search": search}
+    whole = train(dataset, start(), tmp_path / "whole", **options)
+    run = tmp_path / "resumed"
+    shutil.copytree(tmp_path / "whole", run)
+    shutil.rmtree(run / "checkpoints" / "checkpoint-6")
+    resumed = train(dataset, start(), run, resume=True, **options)
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["freshness"] == whole["freshness"]
+
+
 def test_a_checkpoint_restores_corrector_and_optimizer(
     start, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:

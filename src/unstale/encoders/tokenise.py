@@ -1,6 +1,7 @@
 """Tokenise a corpus for an encoder, once: the store is cached by what it depends on."""
 
 import hashlib
+import json
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -36,10 +37,13 @@ def target_tokens(
 
 
 def tokenizer_text(model: SentenceTransformer) -> str:
-    """Describe the target tower's tokenizer in full."""
+    """Describe the target tower's tokenizer, but for what each call to it sets anew."""
     tokenizer = _tokenizer(model)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    return backend.to_str() if hasattr(backend, "to_str") else repr(tokenizer)
+    if not hasattr(backend, "to_str"):
+        return f"{type(tokenizer).__name__} {sorted(tokenizer.get_vocab().items())}"
+    described = json.loads(backend.to_str())
+    return json.dumps(described | {"truncation": None, "padding": None}, sort_keys=True)
 
 
 def _tokenizer(model: SentenceTransformer) -> Any:  # noqa: ANN401 - of transformers or tokenizers

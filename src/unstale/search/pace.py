@@ -12,7 +12,7 @@ from torch import Tensor
 from unstale.errors import InputError
 from unstale.search.band import Settled
 
-_LEAST, _MOST = 0.5, 6.0  # deviations of the error within which a score is in doubt
+_LEAST, _MOST = 1.0, 6.0  # deviations of the error within which a score is in doubt
 _WIDEN, _NARROW = 1.15, 0.95
 _EXHAUSTED = 0.02
 _DEEPEST = 2048
@@ -37,7 +37,7 @@ class Pace:
         self.every = every
         self.queries = queries
         self.error = 0.0
-        self.deviations = 2.0
+        self.deviations = 2.5
         self.overlap = 1.0
         self.reranked = 0.0
         self.excess = 0.0
@@ -80,9 +80,9 @@ class Pace:
         """Take in the overlap that a check found: doubt more below the target, less above it."""
         self.overlap = _MEMORY * self.overlap + (1 - _MEMORY) * overlap
         spare = 1 - self.target
-        if self.overlap < self.target + 0.2 * spare or overlap < self.target - 2 * spare:
+        if self.overlap < self.target + 0.4 * spare or overlap < self.target - 2 * spare:
             self.deviations = min(_MOST, self.deviations * _WIDEN)
-        elif self.overlap > self.target + 0.3 * spare:
+        elif self.overlap > self.target + 0.6 * spare:
             self.deviations = max(_LEAST, self.deviations * _NARROW)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -31,6 +31,7 @@ from unstale.training.meter import Freshness, Meter
 
 MINER_WEIGHTS = "miner.safetensors"
 MINER_STATE = "miner.json"
+_SEARCH = "search:"  # before the names of a search's tensors
 
 
 @final
@@ -83,10 +84,10 @@ class FreshTrainer(SentenceTransformerTrainer):
         folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
-        save_file(
-            {k: v.contiguous() for k, v in self.fresh_loss.miner.state_dict().items()},
-            folder / MINER_WEIGHTS,
-        )
+        tensors = dict(self.fresh_loss.miner.state_dict())
+        for search in self._searches():
+            tensors |= {f"{_SEARCH}{k}": v for k, v in search.state_dict().items()}
+        save_file({k: v.contiguous() for k, v in tensors.items()}, folder / MINER_WEIGHTS)
         state = {
             "counters": asdict(self.fresh_loss.counters),
             "freshness": [asdict(f) for f in self.freshness],
@@ -97,11 +98,20 @@ class FreshTrainer(SentenceTransformerTrainer):
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
         folder = Path(checkpoint_path)
-        self.fresh_loss.miner.load_state_dict(load_file(folder / MINER_WEIGHTS))
+        tensors = load_file(folder / MINER_WEIGHTS)
+        own = {k: tensors.pop(k) for k in list(tensors) if not k.startswith(_SEARCH)}
+        self.fresh_loss.miner.load_state_dict(own)
+        for search in self._searches():
+            search.load_state_dict({k.removeprefix(_SEARCH): v for k, v in tensors.items()})
         state = json.loads((folder / MINER_STATE).read_text("utf-8"))
         self.fresh_loss.counters = Counters(**state["counters"])
         self.freshness = [Freshness(**f) for f in state["freshness"]]
         self.curve = state["curve"]
+
+    def _searches(self) -> list[Any]:
+        """List the searches that remember something: a snapshot, its pace."""
+        found = [getattr(m, "search", None) for m in self.fresh_loss.miner.modules()]
+        return [search for search in found if hasattr(search, "state_dict")]
 
 
 @final
