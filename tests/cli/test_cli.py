@@ -135,6 +135,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "0"], "steps and batch size must be at least 1"),
         (["--scale", "0"], "expected scale > 0"),
+        (["--corrector-anchor", "0"], "a memory needs an anchored corrector"),
         (["--device", "nope"], "cannot use the device 'nope'"),
         (["--probe-queries", "0"], "expected probe queries >= 1, not 0"),
         (["--towers", "tied", "--query-max-length", "9"], "unless --towers separate"),

@@ -10,7 +10,6 @@ SHOWN = {
     "recall@1": "R@1",
     "recall@10": "R@10",
     "recall@100": "R@100",
-    "mrr@10": "MRR@10",
     "ndcg@10": "nDCG@10",
 }
 
@@ -51,13 +50,12 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     """Print the mean over seeds of every strategy, its spread, and the gap it recovers."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
-    shown = [m for m in SHOWN if m != "mrr@10"]
-    for name in (*[SHOWN[m] for m in shown], "gap", "p", "re-embedded", "steps/s"):
+    for name in (*SHOWN.values(), "gap", "p", "re-embedded", "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("before", *[f"{100 * runs[0]['initial_metrics'][m]:.1f}" for m in shown])
+    table.add_row("before", *[f"{100 * runs[0]['initial_metrics'][m]:.1f}" for m in SHOWN])
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
-        cells = [f"{100 * mean[m]:.1f}±{100 * summary['std'][strategy][m]:.1f}" for m in shown]
+        cells = [f"{100 * mean[m]:.1f}±{100 * summary['std'][strategy][m]:.1f}" for m in SHOWN]
         gap = summary["gap_recovered"].get(strategy, {}).get("recall@10")
         p = summary["p_value"].get("stale", {}).get(strategy, {}).get("recall@10")
         speed = sum(run["steps_per_second"] for run in own) / len(own)

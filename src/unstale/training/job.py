@@ -131,6 +131,8 @@ def train(
         corrector_hidden=corrector_hidden,
         corrector_weight=corrector_weight,
         corrector_anchor=corrector_anchor,
+        corrector_loss=corrector_loss,
+        memory=memory,
         refresh=refresh,
         full_refreshes=full_refreshes,
         subset_size=subset_size,
@@ -250,6 +252,9 @@ def train(
         "split": eval_split,
         "initial_metrics": initial,
         "metrics": metrics,
+        "search": next(
+            (type(m.search).__name__ for m in miner.modules() if "search" in vars(m)), None
+        ),
         "targets_embedded": embedded,
         **counters,
         "seconds": {

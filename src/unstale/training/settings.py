@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import fingerprint
+from unstale.corrector.losses import LossName
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
@@ -28,6 +29,8 @@ def check_settings(
     corrector_hidden: tuple[int, ...],
     corrector_weight: float,
     corrector_anchor: float,
+    corrector_loss: LossName,
+    memory: bool,
     refresh: str | int,
     full_refreshes: int,
     subset_size: int,
@@ -72,6 +75,9 @@ def check_settings(
         raise InputError(f"cannot take {hard_negatives} negatives from a subset of {subset_size}")
     if any(width < 1 for width in corrector_hidden):
         raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
+    if kind.corrects and memory and corrector_loss == "ce" and not corrector_anchor:
+        rule = "a memory needs an anchored corrector: residuals of different ages must compare"
+        raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
     if isinstance(refresh, str):
         Schedule.parse(refresh)
     elif refresh < 0:

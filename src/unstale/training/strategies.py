@@ -116,13 +116,15 @@ class Strategy:
     """A way to choose the candidates.
 
     `buffered`: needs the corpus embedded. `frozen`: the target tower is not trained.
-    `mixes`: uniform targets are added to what it mines.
+    `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
+    chosen loss.
     """
 
     build: Callable[[Recipe], Miner]
     buffered: bool = True
     frozen: bool = False
     mixes: bool = True
+    corrects: bool = False
 
 
 def _corrected(
@@ -135,7 +137,8 @@ def _corrected(
         chosen, choice = make_search(
             recipe.search, recipe.cache, network, queries=recipe.batch_size, seed=recipe.seed
         )
-        _LOG.info("search: %s, a snapshot in %s: %s", *choice)
+        if choice.mode != "exact":  # an approximation is never taken in silence
+            _LOG.warning("search: %s, a snapshot in %s: %s", *choice)
     else:
         chosen = search(network)
     return Corrected(
@@ -190,11 +193,12 @@ STRATEGIES: dict[str, Strategy] = {
     "stochastic": Strategy(_stochastic),
     "two-round": Strategy(lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel)),
     "dynnibal": Strategy(_dynnibal),
-    "corrected": Strategy(_corrected),
+    "corrected": Strategy(_corrected, corrects=True),
     "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse")),
-    "corrected-subset": Strategy(_corrected_subset),
+    "corrected-subset": Strategy(_corrected_subset, corrects=True),
     "stale-rerank": Strategy(
-        lambda r: _corrected(r, lambda h: StaleRerank(r.cache, h, r.rerank_depth))
+        lambda r: _corrected(r, lambda h: StaleRerank(r.cache, h, r.rerank_depth)),
+        corrects=True,
     ),
 }
 
