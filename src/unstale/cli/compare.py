@@ -3,7 +3,6 @@
 import json
 import time
 from dataclasses import asdict, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
-from unstale.cli.train import training_settings
+from unstale.cli.train import check_flags, training_settings
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -24,7 +23,6 @@ from unstale.report.results import RESULTS, write_results
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
 from unstale.training.job import train
-from unstale.training.settings import check_settings
 from unstale.training.strategies import find_strategy
 
 CELL = "cell.json"  # written last: a cell that has it is finished
@@ -41,10 +39,9 @@ def run(chosen: options.Compare) -> None:
         needs=(chosen.data, chosen.model, chosen.buffer),
     )
     dataset = load_dataset(chosen.data)
-    for strategy, _ in cells:
-        settings = training_settings(replace(chosen, strategy=strategy, buffer=None))
-        checked = {k: v for k, v in settings.items() if k in signature(check_settings).parameters}
-        check_settings(dataset, open_encoder(chosen), **checked)
+    model = open_encoder(chosen)
+    for strategy in {name for name, _ in cells}:
+        check_flags(dataset, model, replace(chosen, strategy=strategy))
     output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "compare", chosen)
     buffer = _embed_once(dataset, chosen, output)

@@ -5,11 +5,12 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.report.results import RESULTS, write_results
@@ -32,15 +33,23 @@ def run(chosen: options.Train) -> None:
     find_strategy(chosen.strategy)
     dataset = load_dataset(chosen.data)
     model = open_encoder(chosen, dropout=chosen.dropout)
-    settings = training_settings(chosen)
-    checked = {k: v for k, v in settings.items() if k in signature(check_settings).parameters}
-    check_settings(dataset, model, **checked)
+    settings = check_flags(dataset, model, chosen)
     output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "train", chosen)
     result = train(dataset, model, output, **settings)
     write_results(output, dataset.counts, [result])
     print_runs([result], title=f"{dataset.name}, {chosen.eval_split} split, in percent")
     print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+
+
+def check_flags(
+    dataset: RetrievalDataset, model: SentenceTransformer, chosen: options.Train
+) -> dict[str, Any]:
+    """Refuse flags that cannot work, or return the arguments of `train`."""
+    settings = training_settings(chosen)
+    checked = signature(check_settings).parameters.keys() & settings.keys()
+    check_settings(dataset, model, **{name: settings[name] for name in checked})
+    return settings
 
 
 def training_settings(chosen: options.Train) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
-from unstale.search.exact import TopK, drop, merge
+from unstale.search.best import TopK, drop, merge, nothing
 
 _CHUNK = 16_384
 _QUERIES = 2048  # a chunk of scores is at most _CHUNK x _QUERIES
@@ -49,10 +49,10 @@ def retrieve(
     own = _own_rows(dataset, query_rows)
     k = min(k, len(dataset.targets) - int((own >= 0).any()))
     fetch = min(k + 1, len(dataset.targets))
-    empty = TopK(torch.zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long))
-    best = [TopK(*(t[s : s + _QUERIES] for t in empty)) for s in range(0, len(queries), _QUERIES)]
+    parts = queries.split(_QUERIES)
+    best = [nothing(part) for part in parts]
     for start, vectors in corpus:
-        for i, part in enumerate(queries.split(_QUERIES)):
+        for i, part in enumerate(parts):
             best[i] = merge(best[i], part @ vectors.cpu().T, start, fetch)
     whole = TopK(torch.cat([b.scores for b in best]), torch.cat([b.rows for b in best]))
     return drop(whole, own, k)

@@ -15,7 +15,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
-from unstale.search.exact import TopK, merge
+from unstale.search.best import TopK, merge, nothing
 
 TEXT = 300  # characters of a text to keep
 _CHUNK = 16_384
@@ -82,7 +82,7 @@ class MinedExamples:
         fresh = embed_targets(model, tokens, self._rows.flatten().numpy())
         fresh = fresh.view(*self._rows.shape, -1)
         self._scores = (fresh @ self._queries[:, :, None])[:, :, 0]
-        self._best, self._nearer = _nothing(len(self._pairs)), torch.zeros_like(self._rows)
+        self._best, self._nearer = nothing(self._queries), torch.zeros_like(self._rows)
 
     def watch(
         self, corpus: Iterable[tuple[int, Float[Tensor, "n d"]]]
@@ -139,7 +139,7 @@ def _search_stale(
     k: int,
     device: torch.device,
 ) -> TopK:
-    best = _nothing(len(queries))
+    best = nothing(queries)
     for rows in torch.arange(targets).split(_CHUNK):
         view = miner.view(rows.to(device))
         assert view is not None
@@ -162,10 +162,6 @@ def _mine(miner: Miner, queries: Queries, k: int) -> TopK | None:
     assert seen.corrected is not None
     vectors = seen.corrected.view(*rows.shape, -1).float()  # (q, k, d)
     return TopK((vectors @ queries.vectors[:, :, None])[:, :, 0].cpu(), rows.cpu())
-
-
-def _nothing(queries: int) -> TopK:
-    return TopK(torch.zeros(queries, 0), torch.zeros(queries, 0, dtype=torch.long))
 
 
 def _without(
