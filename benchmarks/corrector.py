@@ -62,7 +62,7 @@ def record(data: str, steps: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], 
     plain = FreshNegativesLoss.forward
 
     def watched(self: FreshNegativesLoss, features, labels):
-        snapshot(self.step)
+        snapshot(self.record.step)
         inner = self.miner.loss
         self.miner.loss = lambda q, f, r, w: seen.append((q, f, r)) or inner(q, f, r, w)
         try:

@@ -131,7 +131,7 @@ def test_counts_the_targets_it_trains_on(
     loss = setup(static_model, dataset, "in-batch")
     loss(*batch(static_model, dataset, size=4))
     loss(*batch(static_model, dataset, size=3))
-    assert loss.counters.targets_trained == 4 + 3  # distinct positives
+    assert loss.record.counters.targets_trained == 4 + 3  # distinct positives
 
 
 def test_bad_settings_are_refused(

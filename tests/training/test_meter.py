@@ -19,7 +19,7 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
 ) -> None:
     tokens = target_tokens(static_model, dataset, progress=False)
     buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
-    meter = Meter(dataset, "train", tokens, scale=20.0, queries=16, targets=60)
+    meter = Meter(dataset, dataset.split("train").pairs, tokens, scale=20.0, queries=16, targets=60)
     assert len(set(meter.rows.tolist())) == 60
     miner = Corrected(buffer, Corrector(16, (8,)), scale=20.0)
     fresh = meter.read(static_model, miner, 0)

@@ -6,7 +6,6 @@ like `{"query": text, "label": [query row, positive row]}`.
 """
 
 import time
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -21,18 +20,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
-
-
-@dataclass
-class Counters:
-    """What a run has cost so far."""
-
-    targets_trained: int = 0  # encoded with gradients, for the softmax
-    targets_reembedded: int = 0  # encoded to refresh the buffer
-    targets_sampled: int = 0  # encoded as a sample, to fit something
-    targets_probed: int = 0  # encoded by the meter
-    mining_seconds: float = 0.0
-    training_seconds: float = 0.0
+from unstale.training.record import Record
 
 
 @final
@@ -75,9 +63,8 @@ class FreshNegativesLoss(nn.Module):
         self.hard_negatives = hard_negatives
         self.corrector_weight = corrector_weight
         self.share_candidates = share_candidates
-        self.step = 0  # completed optimizer steps; the trainer keeps it
-        self.counters = Counters()
-        self._tokens = tokens
+        self.record = Record()  # the trainer keeps its step
+        self.tokens = tokens
         self._positives = positives
         self._unit = is_cosine(model)
 
@@ -90,7 +77,9 @@ class FreshNegativesLoss(nn.Module):
         queries = embed(self.model, features[0], "query", unit=self._unit).float()  # f(x), (b, d)
 
         # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label.
-        mined = self._mine(Queries(queries.detach(), query_rows, positives, self.step))  # (b, m)
+        mined = self._mine(
+            Queries(queries.detach(), query_rows, positives, self.record.step)
+        )  # (b, m)
         chosen = torch.cat([label[:, None], mined], dim=1)
         rows, place = chosen.unique(return_inverse=True)  # S of the batch, (c,); (b, 1 + m)
         within = None if self.share_candidates else _membership(place, len(rows))
@@ -113,12 +102,12 @@ class FreshNegativesLoss(nn.Module):
         start = time.perf_counter()
         with torch.no_grad(), _full_precision(queries.vectors):
             mined = self.miner.mine(queries, self.hard_negatives)
-        self.counters.mining_seconds += time.perf_counter() - start
+        self.record.counters.mining_seconds += time.perf_counter() - start
         return mined
 
     def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
-        self.counters.targets_trained += len(rows)
-        features = self._tokens.features(rows.cpu().numpy().astype(np.int64), rows.device)
+        self.record.counters.targets_trained += len(rows)
+        features = self.tokens.features(rows.cpu().numpy().astype(np.int64), rows.device)
         return embed(self.model, features, "document", unit=self._unit)
 
     def _task_loss(

@@ -218,12 +218,13 @@ def train(
         **miner_arguments(model, miner, corrector_lr),
         **(trainer or {}),
     }
+    pairs = dataset.split("train").pairs
     fresh_trainer = FreshTrainer(
         model,
         SentenceTransformerTrainingArguments(**arguments),
         training_rows(dataset),
         loss,
-        Meter(dataset, "train", tokens, scale=scale, queries=probe_queries, targets=probe_targets),
+        Meter(dataset, pairs, tokens, scale=scale, queries=probe_queries, targets=probe_targets),
         meter_steps or max(1, steps // 10),
         evaluate if eval_steps else None,
         eval_steps,
@@ -232,7 +233,7 @@ def train(
     if resume:
         _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
     fresh_trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    counters = asdict(loss.counters)
+    counters = asdict(loss.record.counters)
     training = counters.pop("training_seconds")
 
     with atomic_folder(output / "model") as folder:
@@ -266,8 +267,8 @@ def train(
         },
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
-        "freshness": [asdict(f) for f in fresh_trainer.freshness],
-        "curve": fresh_trainer.curve,
+        "freshness": [asdict(f) for f in loss.record.freshness],
+        "curve": loss.record.curve,
         "examples": examples.listed(),
     }
 

@@ -43,12 +43,23 @@ class Freshness:
 
 @final
 class Meter:
-    """Read the freshness of a fixed probe: some queries, their positives and other targets."""
+    """Read the freshness of a fixed probe: some queries, their positives and other targets.
+
+    Args:
+        dataset: The corpus and the queries.
+        pairs: (query row, target row) to draw from; -1 for a query without a known positive.
+        tokens: The targets' tokens by row.
+        scale: The paper's beta.
+        queries: How many queries.
+        targets: How many targets.
+        k: The overlap is that of the top k.
+        seed: Of the draw.
+    """
 
     def __init__(
         self,
         dataset: RetrievalDataset,
-        split: str,
+        pairs: Int[ndarray, "p 2"],
         tokens: TokenStore,
         *,
         scale: float,
@@ -58,12 +69,12 @@ class Meter:
         seed: int = 0,
     ) -> None:
         random = np.random.default_rng(seed)
-        pairs = dataset.split(split).pairs
         chosen = pairs[random.permutation(len(pairs))[:queries]]
         others = random.permutation(len(dataset.targets))
-        rows = np.concatenate([chosen[:, 1], others])
+        known = chosen[chosen[:, 1] >= 0, 1]
+        rows = np.concatenate([known, others])
         first = np.sort(np.unique(rows, return_index=True)[1])  # distinct, positives first
-        self.rows: Int[ndarray, " n"] = rows[first][: max(targets, len(chosen))]
+        self.rows: Int[ndarray, " n"] = rows[first][: max(targets, len(known))]
         self.texts = dataset.queries.take(chosen[:, 0])
         self.k = min(k, len(self.rows))
         self.scale = scale

@@ -1,0 +1,54 @@
+"""Cut a BEIR folder to some of its targets, and the queries whose relevant targets remain.
+
+    python experiments/subset.py --data squad-open --targets 5000 --output squad-5000
+
+Targets are drawn uniformly, but whole pages together (the same title), so that the hard negatives
+of a query stay in the corpus.
+"""
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+
+def main() -> None:
+    """Read the flags and write the smaller folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="A BEIR folder.")
+    parser.add_argument("--output", type=Path, required=True, help="A folder that is not there.")
+    parser.add_argument("--targets", type=int, required=True, help="How many targets to keep.")
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    cut(chosen.data, chosen.output, chosen.targets, chosen.seed)
+
+
+def cut(data: Path, output: Path, targets: int, seed: int = 0) -> None:
+    """Write the subset of `data` into `output`."""
+    corpus = [json.loads(line) for line in (data / "corpus.jsonl").open("rb")]
+    pages: dict[str, list[dict]] = {}
+    for record in corpus:
+        pages.setdefault(record.get("title") or record["_id"], []).append(record)
+    order = list(pages)
+    random.Random(seed).shuffle(order)
+    kept: dict[str, dict] = {}
+    for title in order:
+        for record in pages[title][: targets - len(kept)]:
+            kept[record["_id"]] = record
+    asked: set[str] = set()
+    (output / "qrels").mkdir(parents=True)
+    for file in sorted((data / "qrels").glob("*.tsv")):
+        header, *lines = file.read_text("utf-8").splitlines()
+        lines = [line for line in lines if line.split("\t")[1] in kept]
+        asked |= {line.split("\t")[0] for line in lines}
+        (output / "qrels" / file.name).write_text("\n".join([header, *lines]) + "\n", "utf-8")
+    with (output / "corpus.jsonl").open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(r) + "\n" for r in corpus if r["_id"] in kept)
+    with (output / "queries.jsonl").open("w", encoding="utf-8") as out:
+        records = (json.loads(line) for line in (data / "queries.jsonl").open("rb"))
+        out.writelines(json.dumps(r) + "\n" for r in records if r["_id"] in asked)
+    print(f"{output}: {len(kept)} targets, {len(asked)} queries")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What happens around a training step: count it, refresh, read the meter, measure."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol, final, runtime_checkable
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import embed_targets
+from unstale.miners.miner import Miner
+from unstale.training.meter import Meter
+from unstale.training.record import Record
+
+LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve's metrics
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """What Algorithms 1 and 2 have in common: encoders that train while a miner retrieves."""
+
+    @property
+    def model(self) -> SentenceTransformer:
+        """The encoders f and g."""
+        ...
+
+    @property
+    def miner(self) -> Miner:
+        """Chooses the targets."""
+        ...
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The targets' tokens by row."""
+        ...
+
+    @property
+    def record(self) -> Record:
+        """Where the run keeps count."""
+        ...
+
+
+class Steps(TrainerCallback):
+    """Tell the algorithm which step it is, let the miner refresh, and read the meter."""
+
+    def __init__(
+        self, trainer: Trainer, algorithm: Algorithm, meter: Meter | None, every: int
+    ) -> None:
+        self.trainer = trainer
+        self.algorithm = algorithm
+        self.meter = meter
+        self.every = every
+        self.clock = 0.0  # since when time is the training's
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Start the clock."""
+        self.clock = time.perf_counter()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Key the random draws by the number of completed steps."""
+        self.algorithm.record.step = state.global_step
+        if state.global_step == 0:
+            self._read(0)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Refresh and measure after a completed step."""
+        counters = self.algorithm.record.counters
+        embedded = self.algorithm.miner.refresh(state.global_step, self._embed)
+        counters.targets_reembedded += embedded.refreshed
+        counters.targets_sampled += embedded.sampled
+        if state.global_step % self.every == 0 or state.global_step == state.max_steps:
+            self._read(state.global_step)
+        now = time.perf_counter()
+        counters.training_seconds += now - self.clock
+        self.clock = now
+
+    def _embed(self, rows: Tensor) -> Tensor:
+        return embed_targets(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
+
+    def _read(self, step: int) -> None:
+        if self.meter is None:
+            return
+        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step)
+        if reading is not None:
+            self.algorithm.record.counters.targets_probed += len(self.meter.rows)
+            self.algorithm.record.freshness.append(reading)
+            self.trainer.log(reading.logs())
+
+
+@final
+class Curve(TrainerCallback):
+    """Measure the model every so many steps; the time it takes is not the training's."""
+
+    def __init__(
+        self, steps: Steps, evaluate: Callable[[SentenceTransformer], dict[str, float]], every: int
+    ) -> None:
+        self.steps = steps
+        self.evaluate = evaluate
+        self.every = every
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Add a point to the curve."""
+        if state.global_step % self.every == 0 or state.global_step == state.max_steps:
+            record = self.steps.algorithm.record
+            metrics = self.evaluate(self.steps.algorithm.model)
+            seconds = record.counters.training_seconds
+            record.curve.append({"step": state.global_step, "seconds": seconds, **metrics})
+            self.steps.trainer.log({f"eval/{k}": metrics[k] for k in LOGGED if k in metrics})
+            self.steps.clock = time.perf_counter()
