@@ -17,7 +17,8 @@ from unstale.buffer.buffer import (
     check_maker,
     read_manifest,
 )
-from unstale.buffer.fingerprint import Fingerprint
+from unstale.buffer.fingerprint import Fingerprint, fingerprint
+from unstale.data.dataset import Texts
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
 from unstale.errors import InputError
@@ -84,3 +85,20 @@ def embed_corpus(
             write_json(folder / MANIFEST, manifest)
             embedded += len(rows)
     return TargetBuffer.open(folder, made_by), embedded
+
+
+def open_or_embed(
+    model: SentenceTransformer,
+    targets: Texts,
+    tokens: TokenStore,
+    made: Path | None,
+    folder: Path,
+    dtype: str = "float32",
+    *,
+    progress: bool = True,
+) -> tuple[TargetBuffer, int]:
+    """Open the buffer `made`, if it is this model's, or embed into `folder`; count what was."""
+    made_by = fingerprint(model, targets)
+    if made is not None:
+        return TargetBuffer.open(made, made_by), 0
+    return embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)

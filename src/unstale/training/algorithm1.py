@@ -82,11 +82,11 @@ class FreshNegativesLoss(nn.Module):
         )  # (b, m)
         chosen = torch.cat([label[:, None], mined], dim=1)
         rows, place = chosen.unique(return_inverse=True)  # S of the batch, (c,); (b, 1 + m)
-        within = None if self.share_candidates else _membership(place, len(rows))
+        within = None if self.share_candidates else membership(place, len(rows))
 
         # The truncated softmax P over fresh embeddings of the candidates.
         fresh = self._encode(rows).float()  # g(y), (c, d)
-        with _full_precision(fresh):
+        with full_precision(fresh):
             logits = self.scale * queries @ fresh.T
             task = self._task_loss(logits, rows, place[:, 0], positives, within)
 
@@ -100,7 +100,7 @@ class FreshNegativesLoss(nn.Module):
 
     def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
         start = time.perf_counter()
-        with torch.no_grad(), _full_precision(queries.vectors):
+        with torch.no_grad(), full_precision(queries.vectors):
             mined = self.miner.mine(queries, self.hard_negatives)
         self.record.counters.mining_seconds += time.perf_counter() - start
         return mined
@@ -126,12 +126,12 @@ class FreshNegativesLoss(nn.Module):
         return functional.cross_entropy(logits.masked_fill(absent, -torch.inf), label)
 
 
-def _full_precision(like: Tensor) -> torch.autocast:
+def full_precision(like: Tensor) -> torch.autocast:
     """Switch mixed precision off: the encoders may run in bfloat16, scores and losses may not."""
     return torch.autocast(like.device.type, enabled=False)
 
 
-def _membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:
+def membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:
     """Mark which candidates each query chose itself."""
     mask = torch.zeros(len(place), candidates, dtype=torch.bool, device=place.device)
     return mask.scatter_(1, place, True)

@@ -12,9 +12,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import set_seed
 
-from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.embed import embed_corpus
-from unstale.buffer.fingerprint import fingerprint
+from unstale.buffer.embed import open_or_embed
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.encoders.embed import is_cosine
@@ -25,6 +23,7 @@ from unstale.evaluation.retrieve import fresh_chunks
 from unstale.files import atomic_file, atomic_folder
 from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.arguments import trainer_arguments
 from unstale.training.examples import MinedExamples
 from unstale.training.meter import Meter
 from unstale.training.settings import check_settings
@@ -145,8 +144,7 @@ def train(
         buffer=buffer,
     )
     scale = scale or (20.0 if is_cosine(model) else 1.0)
-    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
-    rate = learning_rate if learning_rate is not None else (1e-3 if static else 2e-5)
+    rate = learning_rate if learning_rate is not None else default_rate(model)
     kind = find_strategy(strategy)
     if kind.frozen:
         freeze_targets(model)
@@ -157,13 +155,9 @@ def train(
     embedding = time.perf_counter()
     cache, embedded = None, 0
     if kind.buffered or buffer is not None:
-        made_by = fingerprint(model, dataset.targets)
-        if buffer is not None:
-            cache = TargetBuffer.open(buffer, made_by)
-        else:
-            cache, embedded = embed_corpus(
-                model, tokens, output / "buffer", made_by, dtype=dtype, progress=progress
-            )
+        cache, embedded = open_or_embed(
+            model, dataset.targets, tokens, buffer, output / "buffer", dtype, progress=progress
+        )
     embedding = time.perf_counter() - embedding
     initial = evaluate(model, cache.chunks(16_384) if cache else None)  # the buffer is the corpus
 
@@ -201,20 +195,16 @@ def train(
         share_candidates=share_candidates,
     )
     arguments: dict[str, Any] = {
-        "output_dir": str(output / "checkpoints"),
-        "max_steps": steps,
-        "per_device_train_batch_size": batch_size,
-        "learning_rate": rate,
-        "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
-        "seed": seed,
-        "report_to": "none",
-        "logging_steps": max(1, steps // 20),
-        "save_strategy": "steps" if save_steps else "no",
-        "save_steps": save_steps or steps,
-        "dataloader_drop_last": True,
-        "dataloader_pin_memory": model.device.type != "cpu",
-        "use_cpu": model.device.type == "cpu",
-        "disable_tqdm": not progress,
+        **trainer_arguments(
+            output,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=rate,
+            seed=seed,
+            save_steps=save_steps,
+            device=model.device,
+            progress=progress,
+        ),
         **miner_arguments(model, miner, corrector_lr),
         **(trainer or {}),
     }
@@ -278,6 +268,12 @@ def training_rows(dataset: RetrievalDataset) -> Dataset:
     pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
     return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
+
+
+def default_rate(model: SentenceTransformer) -> float:
+    """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
+    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
+    return 1e-3 if static else 2e-5
 
 
 def freeze_targets(model: SentenceTransformer) -> None:

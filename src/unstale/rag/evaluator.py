@@ -1,0 +1,150 @@
+"""Answer the questions of a split with the retriever and reader as they are, and judge."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from tqdm import tqdm
+
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import evaluating
+from unstale.evaluation.answers import exact_match, f1, holds, normalise
+from unstale.evaluation.metrics import means, measure
+from unstale.evaluation.retrieve import fresh_chunks, retrieve
+from unstale.files import atomic_file, write_json
+from unstale.rag.algorithm2 import Fusion
+from unstale.rag.answering import answer
+from unstale.rag.questions import QuestionSet
+from unstale.rag.reader import Reader
+from unstale.search.best import TopK
+
+_DEPTH = 100  # targets retrieved for each question, of which the reader sees k
+_PAIRS = 64  # (question, target) pairs that the reader encodes at once
+
+
+@final
+class RagEvaluator:
+    """Measure exact match, F1, answer recall, and recall where gold targets are known.
+
+    Args:
+        questions: Questions, answers and corpus.
+        split: Which questions.
+        tokens: The targets' tokens by row.
+        reader: The reader; None to measure the retrieval alone.
+        k: Targets that the reader sees; 0 for none.
+        fusion: How the reader joins them.
+        scale: The paper's beta.
+        most: Measure on so many questions at most, drawn once; 0 for all.
+        progress: Show bars.
+    """
+
+    def __init__(
+        self,
+        questions: QuestionSet,
+        split: str,
+        tokens: TokenStore,
+        reader: Reader,
+        *,
+        k: int,
+        fusion: Fusion = "fid",
+        scale: float = 20.0,
+        most: int = 0,
+        progress: bool = True,
+    ) -> None:
+        self.split = split
+        self.reader = reader
+        self.k = k
+        self.fusion = fusion
+        self.scale = scale
+        self.seconds = 0.0
+        self.values: dict[str, Float[ndarray, " q"]] = {}
+        self.answers: list[dict[str, Any]] = []
+        self._questions = questions
+        self._tokens = tokens
+        self._progress = progress
+        rows = questions.rows(split)
+        if 0 < most < len(rows):
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:most])
+        self.rows: Int[ndarray, " q"] = rows
+
+    def __call__(
+        self,
+        model: SentenceTransformer,
+        corpus: Iterable[tuple[int, Float[Tensor, "n d"]]] | None = None,
+        *,
+        read: bool = True,
+    ) -> dict[str, float]:
+        """Return the mean of every metric; without `read`, of the retrieval only."""
+        start = time.perf_counter()
+        self.values = {}
+        found = None
+        if self.k:
+            if corpus is None:
+                corpus = fresh_chunks(model, self._tokens, progress=self._progress)
+            found = retrieve(model, self._questions.dataset, self.rows, corpus, k=_DEPTH)
+            self._measure_retrieval(found)
+        if read:
+            written = self._answer(found)
+            golds = [self._questions.answers[row] for row in self.rows.tolist()]
+            judged = list(zip(written, golds, strict=True))
+            self.values = {
+                "exact_match": np.array([exact_match(a, g) for a, g in judged]),
+                "f1": np.array([f1(a, g) for a, g in judged]),
+                **self.values,
+            }
+        self.seconds += time.perf_counter() - start
+        return means(self.values)
+
+    def _measure_retrieval(self, found: TopK) -> None:
+        """Look for answers in the texts (`answer_recall@k`), and for gold targets by their rows."""
+        dataset = self._questions.dataset
+        first = np.full(len(self.rows), _DEPTH)  # where the first text with the answer stands
+        for i, row in enumerate(self.rows.tolist()):
+            golds = [normalise(a) for a in self._questions.answers[row]]
+            for place, text in enumerate(dataset.targets.take(found.rows[i].numpy())):
+                if holds(normalise(text), golds):
+                    first[i] = place
+                    break
+        for k in sorted({1, 5, 10, 20, self.k}):
+            self.values[f"answer_recall@{k}"] = (first < k).astype(float)
+        qrels = dataset.qrels.get(self.split)
+        if qrels is not None and np.isin(self.rows, qrels.query_rows).all():
+            self.values |= measure(qrels, self.rows, found)
+
+    def _answer(self, found: TopK | None) -> list[str]:
+        """Answer all questions, some at a time."""
+        dataset = self._questions.dataset
+        texts = dataset.queries.take(self.rows)
+        size = max(1, _PAIRS // max(1, self.k))
+        written: list[str] = []
+        self.answers = []
+        with evaluating(self.reader):
+            for start in tqdm(
+                range(0, len(texts), size), desc="answering", disable=not self._progress
+            ):
+                chunk = texts[start : start + size]
+                rows = scores = None
+                targets: Sequence[Sequence[str]] | None = None
+                if found is not None:
+                    rows = found.rows[start : start + size, : self.k]
+                    scores = found.scores[start : start + size, : self.k]
+                    targets = [dataset.targets.take(r.numpy()) for r in rows]
+                log_p = None if scores is None else torch.log_softmax(self.scale * scores, dim=1)
+                written += answer(self.reader, chunk, targets, log_p, fusion=self.fusion)
+        for row, text, own in zip(self.rows.tolist(), texts, written, strict=True):
+            gold = list(self._questions.answers[row])
+            self.answers.append({"question": text, "answer": own, "gold": gold})
+        return written
+
+    def save(self, folder: Path) -> None:
+        """Write every question's metrics as `SPLIT.npz` and what was answered as `answers.json`."""
+        with atomic_file(folder / f"{self.split}.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **self.values)  # type: ignore[arg-type]
+        write_json(folder / "answers.json", self.answers)

@@ -1,0 +1,47 @@
+"""The losses of Algorithm 2, on truncated distributions over each question's own targets."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Likelihood = Literal["sequence", "mean"]
+ATLAS_TEMPERATURE = 0.01
+
+
+def answer_scores(
+    tokens: Float[Tensor, "... t"], real: Bool[Tensor, "... t"], likelihood: Likelihood
+) -> Float[Tensor, "..."]:
+    """Score an answer by the log-probabilities of its tokens: the logits of P_a.
+
+    `sequence` is the paper's log P(a|y,x), their sum. `mean` is Atlas's: their mean over a
+    temperature of 0.01, which does not favour short answers and is sharper.
+    """
+    total = tokens.masked_fill(~real, 0.0).sum(dim=-1)
+    if likelihood == "sequence":
+        return total
+    return total / real.sum(dim=-1).clamp(min=1) / ATLAS_TEMPERATURE
+
+
+def perplexity_distillation(
+    log_p: Float[Tensor, "b k"], scores: Float[Tensor, "b k"]
+) -> Float[Tensor, ""]:
+    """Compute the cross-entropy from P_a to the retriever's P; P_a is a label, so detached.
+
+    Args:
+        log_p: log P(y|x) over a question's targets, from fresh embeddings.
+        scores: How likely the reader finds the answer given each target (`answer_scores`).
+    """
+    p_a = torch.softmax(scores.detach(), dim=1)
+    return -(p_a * log_p).sum(dim=1).mean()
+
+
+def marginal_nll(
+    log_p: Float[Tensor, "b k"], log_likelihood: Float[Tensor, "b k"]
+) -> Float[Tensor, ""]:
+    """Compute -log P_LM(a|x), P_LM(a|x) = sum over y of P(a|y,x) P(y|x), the mean over questions.
+
+    Its gradient reaches the retriever too.
+    """
+    return -torch.logsumexp(log_likelihood + log_p, dim=1).mean()

@@ -1,0 +1,52 @@
+"""Questions with answers over a corpus: what Algorithm 2 trains on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.errors import InputError
+
+
+@final
+@dataclass(frozen=True)
+class QuestionSet:
+    """A retrieval dataset whose queries are questions, and the questions of each split.
+
+    Gold targets, where the data has any, are the dataset's qrels: training never sees them.
+    """
+
+    dataset: RetrievalDataset
+    splits: Mapping[str, Int[ndarray, " q"]]
+
+    @classmethod
+    def of(cls, dataset: RetrievalDataset) -> "QuestionSet":
+        """Take the questions of each split from its qrels."""
+        return cls(dataset, {name: np.unique(q.query) for name, q in dataset.qrels.items()})
+
+    @property
+    def answers(self) -> Sequence[Sequence[str]]:
+        """The answers of every question, by row."""
+        if self.dataset.answers is None:
+            rule = "give them as `metadata.answers` in queries.jsonl"
+            raise InputError(f"{self.dataset.name} has no answers; {rule}")
+        return self.dataset.answers
+
+    def rows(self, split: str) -> Int[ndarray, " q"]:
+        """Return the questions of a split; each must have an answer that says something."""
+        if split not in self.splits:
+            name = self.dataset.name
+            raise InputError(f"{name} has no split {split!r}; it has {sorted(self.splits)}")
+        rows = self.splits[split]
+        if not len(rows):
+            raise InputError(f"{self.dataset.name}: the split {split!r} has no questions")
+        for row in rows.tolist():
+            if not any(answer.strip() for answer in self.answers[row]):
+                where = f"{self.dataset.name}, {split}, question {self.dataset.query_ids[row]!r}"
+                text = self.dataset.queries[row][:100]
+                raise InputError(f"{where} ({text!r}): no answer that says something")
+        return rows

@@ -1,0 +1,36 @@
+"""What every training tells transformers' Trainer."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def trainer_arguments(
+    output: Path,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    save_steps: int,
+    device: torch.device,
+    progress: bool,
+) -> dict[str, Any]:
+    """Return the arguments that retrievers and readers share; see `train` for what they mean."""
+    return {
+        "output_dir": str(output / "checkpoints"),
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
+        "seed": seed,
+        "report_to": "none",
+        "logging_steps": max(1, steps // 20),
+        "save_strategy": "steps" if save_steps else "no",
+        "save_steps": save_steps or steps,
+        "dataloader_drop_last": True,
+        "dataloader_pin_memory": device.type != "cpu",
+        "use_cpu": device.type == "cpu",
+        "disable_tqdm": not progress,
+    }
