@@ -3,15 +3,14 @@
 from sentence_transformers import SentenceTransformer
 
 from unstale.cli import options
-from unstale.encoders.load import Towers, load_encoder
+from unstale.encoders.load import default_towers, load_encoder
 
 
 def open_encoder(chosen: options.Encoder, *, dropout: bool = False) -> SentenceTransformer:
-    """Load the encoder that the flags describe; `tiny` has separate towers unless told."""
-    towers: Towers | None = "separate" if chosen.model == "tiny" else None
+    """Load the encoder that the flags describe."""
     return load_encoder(
         chosen.model,
-        towers=chosen.towers or towers,
+        towers=chosen.towers or default_towers(chosen.model),
         layers=chosen.layers,
         query_prompt=chosen.query_prompt,
         target_prompt=chosen.target_prompt,

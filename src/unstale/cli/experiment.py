@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from inspect import signature
-from typing import Any
 
 from unstale.cli import options
 from unstale.cli.folders import open_output, save_config
@@ -12,11 +11,16 @@ from unstale.errors import InputError
 # and returns what it wrote. Its keywords are the settings that `--set.NAME VALUE` reaches.
 EXPERIMENTS: dict[str, str] = {
     "generalization": "unstale.experiments.generalization:run",
+    "hard-negatives": "unstale.experiments.hard_negatives:run",
+    "hidden-units": "unstale.experiments.hidden_units:run",
     "migration": "unstale.experiments.migration:run",
+    "sampling": "unstale.experiments.sampling:run",
     "small-to-large": "unstale.experiments.small_to_large:run",
+    "starting-points": "unstale.experiments.starting_points:run",
     "synthetic-parameters": "unstale.experiments.synthetic_parameters:run",
     "synthetic-samples": "unstale.experiments.synthetic_samples:run",
     "toy-circle": "unstale.experiments.toy_circle:run",
+    "uniform-negatives": "unstale.experiments.uniform_negatives:run",
 }
 
 
@@ -30,9 +34,8 @@ def run(chosen: options.Experiment) -> None:
     module, function = EXPERIMENTS[chosen.name].split(":")
     study = getattr(import_module(module), function)
     takes = set(signature(study).parameters) - {"output"}
-    settings: dict[str, Any] = {"seed": chosen.seed, **chosen.set}
-    if chosen.data:
-        settings["data"] = chosen.data
+    given = {"seed": chosen.seed, "data": chosen.data, "train": chosen.train or None, **chosen.set}
+    settings = {name: value for name, value in given.items() if value is not None}
     if unknown := sorted(set(settings) - takes):
         rule = f"it takes {', '.join(sorted(takes))}"
         raise InputError(f"{chosen.name} has no setting {', '.join(unknown)}; {rule}")

@@ -275,15 +275,16 @@ class Correct(Output, Encoder):
 
 @dataclass
 class Experiment:
-    """Run a study. Writes results.json, and figure.png where there is something to see.
+    """Run a study. Writes results.json, figure.png where there is something to see, or table.md.
 
     Args:
         name: Which; an unknown name lists them all.
         output: A new or empty folder; default: runs/NAME.
         overwrite: Replace a folder that an earlier unstale command wrote.
-        resume: Go on in a folder of an earlier run: what was embedded is kept.
-        seed: Of everything random.
-        data: A folder in BEIR layout, for the experiments on real data.
+        resume: Go on in a folder of an earlier run: what was embedded or trained is kept.
+        seed: Of everything random, default 0; a grid of trainings takes `--set.seeds 0,1`.
+        data: A folder in BEIR layout.
+        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
         set: Any other setting of the experiment, e.g. `--set.epochs 100`.
     """
 
@@ -291,6 +292,7 @@ class Experiment:
     output: str = ""
     overwrite: bool = False
     resume: bool = False
-    seed: int = 0
+    seed: int | None = None
     data: str | None = None
+    train: dict[str, Any] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from unstale.errors import InputError
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 from unstale.training.job import train
-from unstale.training.settings import check_settings
+from unstale.training.settings import check_settings, hidden_widths
 from unstale.training.strategies import find_strategy
 
 
@@ -54,9 +54,7 @@ def check_flags(
 
 def training_settings(chosen: options.Train) -> dict[str, Any]:
     """Return the arguments of `train`; flags have their names."""
-    hidden = chosen.corrector_hidden
-    widths = [hidden] if isinstance(hidden, int) else hidden
-    changes: dict[str, Any] = {"corrector_hidden": tuple(w for w in widths if w)}
+    changes: dict[str, Any] = {"corrector_hidden": hidden_widths(chosen.corrector_hidden)}
     changes["buffer"] = Path(chosen.buffer) if chosen.buffer else None
     names = signature(train).parameters.keys() & {f.name for f in fields(chosen)}
     return {name: getattr(chosen, name) for name in names - {"model", "output"}} | changes

@@ -67,6 +67,11 @@ def load_encoder(
     return model
 
 
+def default_towers(name: str) -> Towers | None:
+    """Return the towers of a model that nothing is said about: `tiny` has separate ones."""
+    return "separate" if name == "tiny" else None
+
+
 def _check_device(device: str | None) -> None:
     try:
         torch.zeros(1, device=device)

@@ -1,12 +1,15 @@
 """Figures of the experiments: matplotlib, asked for only when one is drawn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.report.entries import spread
+from unstale.report.table import SHOWN
 
 
 def need_matplotlib() -> None:
@@ -28,3 +31,32 @@ def figure(path: Path, columns: int = 1, size: tuple[float, float] = (5.0, 4.0))
     yield axes[0] if columns == 1 else list(axes)
     with atomic_file(path) as temporary:
         drawn.savefig(temporary, format="png", dpi=110, metadata={"Software": ""})
+
+
+def dots(axes: Any, rows: Sequence[Mapping[str, Any]], metric: str) -> None:  # noqa: ANN401
+    """Draw a metric of a grid's rows: a dot a variant, with its spread over seeds."""
+    means, spreads = zip(*(_percent(row, metric) for row in rows), strict=True)
+    places = range(len(rows))
+    axes.errorbar(means, places, xerr=spreads, fmt="o", capsize=3)
+    axes.set_yticks(places, [row["variant"] for row in rows])
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)
+    axes.set(xlabel=f"{SHOWN[metric]}, %", ylim=(len(rows) - 0.5, -0.5))
+
+
+def line(
+    axes: Any,  # noqa: ANN401
+    xs: Sequence[int],
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+    label: str,
+) -> None:
+    """Draw a metric of a grid's rows over a number, with its spread over seeds."""
+    means, spreads = zip(*(_percent(row, metric) for row in rows), strict=True)
+    axes.errorbar(xs, means, yerr=spreads, fmt="o-", capsize=3, label=label)
+    axes.set(ylabel=f"{SHOWN[metric]}, %")
+
+
+def _percent(row: Mapping[str, Any], metric: str) -> tuple[float, float]:
+    values = row["metrics"][metric]
+    return 100 * fmean(values), 100 * (spread(values) or 0.0)

@@ -1,5 +1,6 @@
 """From the runs of a comparison to its summary: means, spread, significance, gap recovered."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,19 @@ from unstale.evaluation.significance import Values, gap_recovered, paired_p_valu
 FLOOR, CEILING = "stale", "exhaustive"
 
 
-def summarise(values: dict[str, dict[int, dict[str, np.ndarray]]]) -> dict[str, Any]:
+def summarise(
+    values: dict[str, dict[int, dict[str, np.ndarray]]],
+    references: Sequence[str] = (FLOOR, CEILING),
+) -> dict[str, Any]:
     """Compare strategies.
 
     Args:
         values: By strategy, seed and metric: one number a query.
+        references: Those that the others are tested against.
 
     Returns:
-        `mean`, `std` (over seeds), `seeds`, `p_value[reference][strategy][metric]` against stale
-        and exhaustive, `gap_recovered[strategy][metric]` and `gap_recovered_interval`.
+        `mean`, `std` (over seeds), `seeds`, `p_value[reference][strategy][metric]`,
+        `gap_recovered[strategy][metric]` and `gap_recovered_interval`.
     """
     metrics = list(next(iter(next(iter(values.values())).values())))
     summary: dict[str, Any] = {
@@ -28,7 +33,7 @@ def summarise(values: dict[str, dict[int, dict[str, np.ndarray]]]) -> dict[str, 
         "gap_recovered": {},
         "gap_recovered_interval": {},
     }
-    for reference in (FLOOR, CEILING):
+    for reference in references:
         if reference in values:
             summary["p_value"][reference] = {
                 s: {m: paired_p_value(_of(v, m), _of(values[reference], m)) for m in metrics}

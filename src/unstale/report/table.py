@@ -13,7 +13,7 @@ SHOWN = {
     "mrr@10": "MRR@10",
     "ndcg@10": "nDCG@10",
 }
-_TERMINAL = {m: name for m, name in SHOWN.items() if m != "mrr@10"}  # what 80 columns hold
+TERMINAL = {m: name for m, name in SHOWN.items() if m != "mrr@10"}  # what 80 columns hold
 
 
 def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
@@ -21,7 +21,7 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
-    for name in (*_TERMINAL.values(), "seen", "re-embedded", "time"):
+    for name in (*TERMINAL.values(), "seen", "re-embedded", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     if runs[0]["steps"]:
         table.add_row("before", *_percent(runs[0]["initial_metrics"]), "", "", "")
@@ -36,8 +36,13 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     Console().print(table)
 
 
+def p_text(p: float | None) -> str:
+    """Write a p value, if there is one."""
+    return "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}")
+
+
 def _percent(metrics: dict[str, float]) -> list[str]:
-    return [f"{100 * metrics[name]:.1f}" for name in _TERMINAL]
+    return [f"{100 * metrics[name]:.1f}" for name in TERMINAL]
 
 
 def _seen(run: dict[str, Any]) -> str:
@@ -52,12 +57,12 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     """Print the mean over seeds of every strategy, its spread, and the gap it recovers."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
-    for name in (*_TERMINAL.values(), "gap", "p", "re-embedded", "steps/s"):
+    for name in (*TERMINAL.values(), "gap", "p", "re-embedded", "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("before", *[f"{100 * runs[0]['initial_metrics'][m]:.1f}" for m in _TERMINAL])
+    table.add_row("before", *[f"{100 * runs[0]['initial_metrics'][m]:.1f}" for m in TERMINAL])
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
-        cells = [f"{100 * mean[m]:.1f}±{100 * summary['std'][strategy][m]:.1f}" for m in _TERMINAL]
+        cells = [f"{100 * mean[m]:.1f}±{100 * summary['std'][strategy][m]:.1f}" for m in TERMINAL]
         gap = summary["gap_recovered"].get(strategy, {}).get("recall@10")
         p = summary["p_value"].get("stale", {}).get(strategy, {}).get("recall@10")
         speed = sum(run["steps_per_second"] for run in own) / len(own)
@@ -65,7 +70,7 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
             strategy,
             *cells,
             "" if gap is None else f"{gap:.2f}",
-            "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}"),
+            p_text(p),
             f"{own[0]['targets_reembedded'] + own[0]['targets_sampled']:,}",
             f"{speed:.1f}",
         )

@@ -1,6 +1,7 @@
 """Refuse what cannot work, before any long work."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -88,6 +89,17 @@ def check_settings(
             raise InputError(f"{strategy} needs separate towers (--towers separate)")
     if buffer is not None:
         TargetBuffer.open(buffer, fingerprint(model, dataset.targets))
+
+
+def hidden_widths(hidden: int | Sequence[int]) -> tuple[int, ...]:
+    """Read a width, or several, as the corrector's hidden layers; 0 stands for none.
+
+    Example:
+        >>> hidden_widths(768), hidden_widths([512, 512]), hidden_widths(0)
+        ((768,), (512, 512), ())
+    """
+    widths = [hidden] if isinstance(hidden, int) else hidden
+    return tuple(width for width in widths if width)
 
 
 def _check_processes(model: SentenceTransformer) -> None:

@@ -1,0 +1,104 @@
+"""From the cells of a grid to its rows, and from those to table.md."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, final
+
+from unstale.files import atomic_file
+from unstale.report.markdown import markdown_table, percent
+from unstale.report.table import TERMINAL, p_text
+
+TESTED = "recall@10"  # the metric of p values and gaps in tables
+
+
+@final
+@dataclass(frozen=True)
+class Paper:
+    """A table of the paper, as printed there."""
+
+    about: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def make_row(
+    label: str,
+    settings: Mapping[str, Any],
+    entries: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Gather what the runs of a variant, one a seed, measured and cost."""
+    metrics = {name: [e["metrics"][name] for e in entries] for name in entries[0]["metrics"]}
+    p_values = {r: found.get(label, {}).get(TESTED) for r, found in summary["p_value"].items()}
+    readings = [r for e in entries if (r := _last_reading(e)) is not None]
+    row: dict[str, Any] = {
+        "variant": label,
+        "settings": dict(settings),
+        "initial_metrics": entries[0]["initial_metrics"],
+        "metrics": metrics,
+        "gap_recovered": summary["gap_recovered"].get(label, {}),
+        "p_value": p_values,
+        "seen": fmean(r[0] for r in readings) if readings else None,
+        "drift": fmean(r[1] for r in readings) if readings else None,
+        "targets_trained": fmean(e["targets_trained"] for e in entries),
+        "targets_reembedded": fmean(
+            e["targets_reembedded"] + e["targets_sampled"] for e in entries
+        ),
+        "steps": entries[0]["steps"],
+        "steps_per_second": fmean(e["steps_per_second"] for e in entries),
+        "training_seconds": fmean(e["seconds"]["training"] for e in entries),
+    }
+    shown = ", ".join(f"{name} {percent(metrics[m])}" for m, name in TERMINAL.items())
+    row["text"] = f"{shown}; {row['steps_per_second']:.2f} steps/s"
+    return row
+
+
+def _last_reading(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return how much of the true top 10 the searched view held, and how far targets drifted."""
+    if not entry["freshness"]:
+        return None
+    last = entry["freshness"][-1]
+    corrected = last["overlap_corrected"]
+    seen = last["overlap_stale"] if corrected is None else corrected
+    return seen, 1 - last["cosine_stale"]
+
+
+def write_tables(
+    path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], paper: Paper | None
+) -> None:
+    """Write a table a start, and the paper's."""
+    parts = []
+    for start, rows in tables.items():
+        if len(tables) > 1:
+            parts.append(f"Start: {start}")
+        parts.append(grid_table(rows))
+    if paper is not None:
+        parts += [f"The paper, {paper.about}:", markdown_table(paper.columns, paper.rows)]
+    with atomic_file(path) as temporary:
+        temporary.write_text("\n\n".join(parts) + "\n", "utf-8")
+
+
+def grid_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write the rows of one start, in percent; columns without a value are left out."""
+    before = rows[0]["initial_metrics"]
+    columns: dict[str, list[str]] = {"": ["before", *(row["variant"] for row in rows)]}
+    for metric, name in TERMINAL.items():
+        columns[name] = [percent(v) for v in ([before[metric]], *_each(rows, "metrics", metric))]
+    gaps = _each(rows, "gap_recovered", TESTED)
+    columns["gap at R@10"] = ["", *("" if gap is None else f"{gap:.2f}" for gap in gaps)]
+    for reference in rows[0]["p_value"]:
+        columns[f"p vs {reference}"] = ["", *map(p_text, _each(rows, "p_value", reference))]
+    for name in ("drift", "seen"):
+        values = [row[name] for row in rows]
+        columns[name] = ["", *("" if v is None else f"{100 * v:.0f}%" for v in values)]
+    columns["re-embedded"] = ["", *(f"{row['targets_reembedded']:,.0f}" for row in rows)]
+    columns["steps/s"] = ["", *(f"{row['steps_per_second']:.2f}" for row in rows)]
+    columns["training"] = ["", *(f"{row['training_seconds']:.0f} s" for row in rows)]
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    return markdown_table(list(kept), list(zip(*kept.values(), strict=True)))
+
+
+def _each(rows: Sequence[Mapping[str, Any]], key: str, name: str) -> list[Any]:
+    return [row[key].get(name) for row in rows]

@@ -1,0 +1,41 @@
+"""How many hard negatives a query? Corrected against stale, as their number grows.
+
+The paper has 64 a query and does not vary it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from unstale.experiments.figures import figure, line
+from unstale.experiments.grid import AS_IT_IS, Study
+
+COUNTS = (1, 2, 4, 8, 16)
+STRATEGIES = ("stale", "corrected")
+
+
+def _draw(results: dict[str, Any], path: Path) -> None:
+    rows = {row["variant"]: row for row in results["tables"][AS_IT_IS]}
+    with figure(path, columns=3, size=(4.2, 3.6)) as (first, tenth, speed):
+        for name in STRATEGIES:
+            chosen = [rows[f"{name}, {count}"] for count in COUNTS]
+            line(first, COUNTS, chosen, "recall@1", name)
+            line(tenth, COUNTS, chosen, "recall@10", name)
+            speed.plot(COUNTS, [row["steps_per_second"] for row in chosen], "o-", label=name)
+        for axes in (first, tenth, speed):
+            axes.set(xscale="log", xlabel="hard negatives a query")
+            axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
+            axes.minorticks_off()
+            axes.legend(fontsize=8)
+        speed.set(ylabel="steps per second")
+
+
+run = Study(
+    name="hard-negatives",
+    variants={
+        f"{name}, {count}": {"strategy": name, "hard_negatives": count}
+        for name in STRATEGIES
+        for count in COUNTS
+    },
+    references=("corrected, 4",),
+    draw=_draw,
+)

@@ -1,0 +1,105 @@
+"""Many trainings in one folder: each is a cell, and a finished one survives an interruption."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
+from unstale.files import write_json
+from unstale.training.job import train
+from unstale.training.settings import check_settings
+
+CELL = "cell.json"  # written last: a cell that has it is finished
+_TIMED = "seconds.json"
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One training: where it goes, what it is called, where it starts, what `train` is told."""
+
+    folder: Path
+    name: str
+    encoder: Callable[[], SentenceTransformer]  # loads the start anew: training is in place
+    settings: Mapping[str, Any]
+
+
+class Finished(NamedTuple):
+    """What a cell left: its entry of results.json, and every metric of every query."""
+
+    entry: dict[str, Any]
+    values: dict[str, Float[ndarray, " q"]]
+
+
+def check_cell(
+    dataset: RetrievalDataset, model: SentenceTransformer, settings: Mapping[str, Any]
+) -> None:
+    """Refuse what `train` would refuse, before any cell is trained."""
+    defaults = {name: p.default for name, p in signature(train).parameters.items()}
+    known = defaults.keys() - {"dataset", "model", "output", "resume"}  # a cell's own
+    if unknown := sorted(settings.keys() - known):
+        raise InputError(f"a run has no setting {', '.join(unknown)}; see `unstale train --help`")
+    wanted = signature(check_settings).parameters.keys() - {"dataset", "model"}
+    values = defaults | dict(settings)
+    check_settings(dataset, model, **{name: values[name] for name in wanted})
+
+
+def run_cells(
+    dataset: RetrievalDataset, cells: Sequence[Cell], *, keep_models: bool = True
+) -> Iterator[Finished]:
+    """Train the cells that are not finished, and yield what each of all of them left."""
+    for i, cell in enumerate(cells, 1):
+        if not (cell.folder / CELL).exists():
+            print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
+            begun = (cell.folder / "checkpoints").exists()
+            entry = train(dataset, cell.encoder(), cell.folder, **cell.settings, resume=begun)
+            write_json(cell.folder / CELL, entry)
+        if not keep_models:
+            shutil.rmtree(cell.folder / "model", ignore_errors=True)
+        entry = json.loads((cell.folder / CELL).read_text("utf-8"))
+        with np.load(cell.folder / f"{entry['split']}.npz", allow_pickle=False) as stored:
+            yield Finished(entry, dict(stored))
+
+
+def embed_once(
+    dataset: RetrievalDataset, model: SentenceTransformer, folder: Path, dtype: str = "float32"
+) -> float | None:
+    """Embed the corpus for all cells that start alike; return the seconds that took, if known."""
+    tokens = target_tokens(model, dataset)
+    began = time.perf_counter()
+    made_by = fingerprint(model, dataset.targets)
+    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype)
+    if embedded:
+        seconds = time.perf_counter() - began
+        print(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
+        # If it was interrupted this call did only a part.
+        write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
+    timed = folder / _TIMED
+    return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None
+
+
+def parse_seeds(text: str | int) -> list[int]:
+    """Read seeds parted by commas.
+
+    Example:
+        >>> parse_seeds("0,1,2"), parse_seeds(7)
+        ([0, 1, 2], [7])
+    """
+    words = [word.strip() for word in str(text).split(",")]
+    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
+        raise InputError(f"seeds must be different whole numbers, not {text!r}")
+    return [int(word) for word in words]

@@ -1,0 +1,158 @@
+"""Grids of trainings, small: what they declare runs, survives, and lands in a table."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.experiment import EXPERIMENTS
+from unstale.cli.main import main
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.load import load_encoder
+from unstale.errors import InputError
+from unstale.experiments import (
+    hard_negatives,
+    hidden_units,
+    sampling,
+    starting_points,
+    uniform_negatives,
+)
+from unstale.experiments.grid import AS_IT_IS, Study, _arguments
+from unstale.training.cells import CELL, check_cell
+
+SMALL = {
+    "batch_size": 8,
+    "hard_negatives": 2,
+    "corrector_hidden": 24,
+    "refresh": 2,
+    "probe_queries": 8,
+    "probe_targets": 40,
+    "learning_rate": 1e-3,
+    "progress": False,
+    "layers": 1,
+    "towers": "separate",
+    "device": "cpu",
+}
+STUDIES = [hard_negatives, hidden_units, sampling, starting_points, uniform_negatives]
+
+
+@pytest.fixture(scope="module")
+def small(beir: Path, bert_folder: Path) -> dict:
+    return {"data": str(beir), "model": str(bert_folder), "steps": 2, "train": SMALL}
+
+
+@pytest.fixture(scope="module")
+def study(small: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One study by the command line: each setting is a flag."""
+    output = tmp_path_factory.mktemp("runs") / "study"
+    flags = {"set.model": small["model"], "set.steps": 2, "set.seeds": "0,1"}
+    flags |= {f"train.{name}": value for name, value in SMALL.items()}
+    words = [word for name, value in flags.items() for word in (f"--{name}", f"{value}".lower())]
+    command = ["experiment", "uniform-negatives", "--data", small["data"]]
+    assert main([*command, "--output", str(output), *words]) == 0
+    return output
+
+
+def results(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_rows_are_what_the_cells_measured(study: Path) -> None:
+    found = results(study)
+    rows = {row["variant"]: row for row in found["tables"][AS_IT_IS]}
+    assert list(rows) == list(uniform_negatives.run.variants)
+    assert found["settings"]["train"] == SMALL  # typed, not text
+    for label, row in rows.items():
+        own = [cell for cell in found["cells"] if cell["variant"] == label]
+        assert [cell["seed"] for cell in own] == [0, 1]
+        assert row["metrics"]["recall@10"] == [cell["metrics"]["recall@10"] for cell in own]
+    for name in ("exhaustive", "corrected"):  # a variant does what it declares
+        with_uniform, without = rows[name], rows[f"{name}, no uniform"]
+        assert with_uniform["targets_trained"] > without["targets_trained"]
+        assert with_uniform["p_value"][name] is None  # against itself
+    assert rows["exhaustive"]["targets_reembedded"] == 2 * 120
+    assert not list(study.rglob("model"))  # numbers are kept, models are not
+
+
+def test_the_table_can_be_pasted(study: Path) -> None:
+    text = (study / "table.md").read_text()
+    table = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+    rows = results(study)["tables"][AS_IT_IS]
+    assert table[2][1] == "before"
+    assert [line[1] for line in table[3:7]] == [row["variant"] for row in rows]
+    first, second = rows[0]["metrics"]["recall@1"]
+    spread = 100 * abs(first - second) / 2**0.5  # the standard deviation of two
+    assert table[3][2] == f"{50 * (first + second):.1f} ± {spread:.1f}"
+    assert "| T5, without | 24.87 | 79.82 |" in text
+    assert (study / "figure.png").stat().st_size > 5_000
+
+
+def test_finished_cells_survive(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = results(study)
+    kept = study / "cells" / "as-it-is" / "corrected-0" / CELL
+    stamp = kept.stat().st_mtime_ns
+    (study / "cells" / "as-it-is" / "corrected-1" / CELL).unlink()
+    command = ["experiment", "uniform-negatives", "--output", str(study)]
+    assert main([*command, "--resume"]) == 0  # the folder knows the settings
+    assert "corrected, no uniform: R@1" in capsys.readouterr().out
+    assert kept.stat().st_mtime_ns == stamp
+    for ours, theirs in zip(results(study)["cells"], whole["cells"], strict=True):
+        assert ours["metrics"] == theirs["metrics"]
+    assert main([*command, "--seed", "1", "--overwrite"]) == 2
+    assert "has no setting seed" in capsys.readouterr().err
+
+
+def test_two_starts(small: dict, tmp_path: Path) -> None:
+    few = {name: {"strategy": name} for name in ("two-round", "corrected")}
+    short = replace(starting_points.run, variants=few, references=())
+    found = short(tmp_path, **(small | {"steps": 6}), seeds=5)
+    before = {}
+    for start, rows in found["tables"].items():
+        (before[start],) = {json.dumps(row["initial_metrics"]) for row in rows}
+        assert [row["targets_reembedded"] for row in rows] == [120, 0]
+    made = json.loads((tmp_path / "starts" / "trained-for-retrieval" / CELL).read_text())
+    assert json.loads(before[AS_IT_IS]) == made["initial_metrics"]
+    assert json.loads(before[starting_points.TRAINED]) == pytest.approx(made["metrics"])
+    assert before[AS_IT_IS] != before[starting_points.TRAINED]
+    assert "Start: trained for retrieval" in (tmp_path / "table.md").read_text()
+
+
+@pytest.mark.parametrize("module", STUDIES, ids=lambda m: m.run.name)
+def test_what_is_declared_can_run_and_be_drawn(
+    module, dataset: RetrievalDataset, study: Path, tmp_path: Path
+) -> None:
+    declared: Study = module.run
+    assert EXPERIMENTS[declared.name] == f"{module.__name__}:run"
+    model = load_encoder("tiny", towers="separate", device="cpu")
+    for settings in declared.variants.values():
+        check_cell(dataset, model, _arguments(settings))
+    assert set(declared.references) <= set(declared.variants)
+    (row, *_) = results(study)["tables"][AS_IT_IS]
+    rows = [row | {"variant": label} for label in declared.variants]
+    found = results(study) | {"tables": dict.fromkeys(declared.starts, rows)}
+    declared.draw(found, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5_000
+    if declared.paper:
+        assert {len(line) for line in declared.paper.rows} == {len(declared.paper.columns)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"train": {"batch": 8}}, "no setting batch"),
+        ({"train": {"resume": True}}, "no setting resume"),
+        ({"train": {"batch_size": 100}}, "a batch of 100 needs as many training pairs"),
+        ({"more": {"new": "stale"}}, "'new' must have settings, not 'stale'"),
+        ({"seeds": "0,0"}, "seeds must be different"),
+        ({"more": {"Corrected!": {}}}, "would share a folder"),
+        ({"more": {"new": {"strategy": "newest"}}}, "unknown strategy 'newest'"),
+        ({"split": "training"}, "no split 'training'"),
+    ],
+)
+def test_bad_settings_are_named_before_any_work(
+    small: dict, tmp_path: Path, changed: dict, rule: str
+) -> None:
+    with pytest.raises(InputError, match=rule):
+        uniform_negatives.run(tmp_path, **(small | changed))
+    assert not list(tmp_path.iterdir())
