@@ -17,8 +17,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from unstale.data.beir import read_beir
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.beir import read_beir
 
 settings.register_profile("unstale", deadline=None, derandomize=True)
 settings.load_profile("unstale")

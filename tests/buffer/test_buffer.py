@@ -161,7 +161,7 @@ def test_a_killed_embedding_goes_on_where_it_was(beir: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match="unfinished"):
         TargetBuffer.open(folder)
 
-    from unstale.data.beir import read_beir
+    from unstale.data.formats.beir import read_beir
 
     dataset, model = read_beir(beir), load_encoder("tiny", device="cpu")
     resumed, embedded = write(model, dataset, folder, shard_rows=20)

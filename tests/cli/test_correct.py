@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.cli.experiment import EXPERIMENTS
 from unstale.cli.main import main
-from unstale.data.beir import read_beir
+from unstale.data.formats.beir import read_beir
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def open_output(
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
     for needed in needs if used and overwrite else ():
-        if needed and Path(needed).resolve().is_relative_to(folder.resolve()):
+        if needed and _place(needed).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder
@@ -56,6 +56,13 @@ def open_output(
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _place(name: str) -> Path:
+    """Return the path in a name of data, a model or a buffer."""
+    from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
+
+    return parse_name(name)[1].path
 
 
 def written_by(folder: Path, command: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from unstale.cli import options
+from unstale.cli import options, options_data
 from unstale.cli.flags import add_flags
 from unstale.cli.folders import CONFIG
 from unstale.errors import InputError
@@ -56,6 +56,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         "Bring old vectors up to date with a new encoder by embedding only a sample.",
         options.Correct,
         "unstale.cli.correct:run",
+    ),
+    "convert": (
+        "Write a dataset in another format.",
+        options_data.Convert,
+        "unstale.cli.convert:run",
     ),
     "experiment": (
         "Run one of the paper's studies, by name.",

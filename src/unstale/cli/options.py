@@ -50,8 +50,9 @@ class Train(Output, Encoder):
     """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
 
     Args:
-        data: A folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/train.tsv, ...), or the
-            built-in set docstrings, which `docstrings:numpy,rich` makes of other packages.
+        data: A file or folder in any format that unstale reads (BEIR, DPR, Tevatron, ...; see the
+            page on formats), a name on the Hugging Face hub, or the built-in set docstrings,
+            which `docstrings:numpy,rich` makes of other packages.
         strategy: How negatives are chosen. corrected: search the stale cache through the
             corrector (the paper's method; corrected-mse: the other loss). stale: search it as it
             is (stale-frozen: and do not train the target tower). exhaustive: re-embed all targets
@@ -171,7 +172,7 @@ class Embed(Output, Encoder):
     """Embed. The buffer is safetensors shards and a manifest; a killed embedding can go on.
 
     Args:
-        data: A folder in BEIR layout, or a built-in set: docstrings.
+        data: A file or folder in any format that unstale reads, a name on the hub, or docstrings.
         dtype: float32, or float16 for half the size.
         shard_rows: Targets to one shard; a kill costs one shard at most.
         tokens_per_batch: The most tokens that one forward pass sees.
@@ -190,7 +191,7 @@ class Evaluate(Output, Encoder):
     """Evaluate. Writes results.json with one run, and a TREC run file.
 
     Args:
-        data: A folder in BEIR layout, or a built-in set: docstrings.
+        data: A file or folder in any format that unstale reads, a name on the hub, or docstrings.
         split: The split to measure on.
     """
 
@@ -233,7 +234,7 @@ class Correct(Output, Encoder):
     Args:
         vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
             that `unstale embed` wrote. Row by row they belong to the targets of the data.
-        data: A folder in BEIR layout with the texts, and queries for the validation.
+        data: The texts, and queries for the validation, in any format that unstale reads.
         run: Take corrector, encoder, data and stale buffer of a training run; the sample then
             only validates.
         fraction: Part of the targets to embed with the new encoder, a fifth of it held out.
@@ -283,7 +284,7 @@ class Experiment:
         overwrite: Replace a folder that an earlier unstale command wrote.
         resume: Go on in a folder of an earlier run: what was embedded or trained is kept.
         seed: Of everything random, default 0; a grid of trainings takes `--set.seeds 0,1`.
-        data: A folder in BEIR layout.
+        data: A dataset in any format that unstale reads, for the experiments on real data.
         train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
         set: Any other setting of the experiment, e.g. `--set.epochs 100`.
     """

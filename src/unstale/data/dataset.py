@@ -71,7 +71,10 @@ class Texts(Sequence[str]):
 @final
 @dataclass(frozen=True)
 class Qrels:
-    """Judgements of one split: (query row, target row, grade), relevant if the grade is above 0."""
+    """Judgements of one split: (query row, target row, grade), relevant if the grade is above 0.
+
+    Hard negatives that the data came with are judgements with a grade of 0.
+    """
 
     query: Int[ndarray, " m"]
     target: Int[ndarray, " m"]
@@ -81,6 +84,12 @@ class Qrels:
     def pairs(self) -> Int[ndarray, "p 2"]:
         """List the relevant (query row, target row) pairs."""
         keep = self.grade > 0
+        return np.stack([self.query[keep], self.target[keep]], axis=1)
+
+    @cached_property
+    def negatives(self) -> Int[ndarray, "p 2"]:
+        """List the (query row, target row) pairs that are judged not relevant, in their order."""
+        keep = self.grade <= 0
         return np.stack([self.query[keep], self.target[keep]], axis=1)
 
     @cached_property
@@ -95,7 +104,8 @@ class RetrievalDataset:
     """A corpus of targets, queries, and qrels by split; answers where the data has them.
 
     Everything is addressed by row number: a target's row is its place in the corpus (and in the
-    buffer), a query's row its place in `queries`. Ids appear only in files.
+    buffer), a query's row its place in `queries`. Ids appear only in files. A target's text begins
+    with its title, if it has one; `title_ends` tells after how many characters that ends.
     """
 
     name: str
@@ -105,6 +115,7 @@ class RetrievalDataset:
     queries: Texts
     qrels: Mapping[str, Qrels]
     answers: Sequence[Sequence[str]] | None = None
+    title_ends: Int[ndarray, " n"] | None = None
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""

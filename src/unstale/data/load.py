@@ -1,31 +1,72 @@
-"""From a name or a folder to a dataset."""
+"""From a name or a path to a dataset, in whatever format it is."""
 
+import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from unstale.data.beir import read_beir
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.docstrings import docstrings_folder
 from unstale.data.facts import facts_folder
+from unstale.data.formats import FORMATS, find_format
+from unstale.data.formats.beir import read_beir
+from unstale.data.formats.format import Format, Source
 from unstale.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+_COLUMNS = re.compile(r":(\w+=[^,:=]+(?:,\w+=[^,:=]+)*)$")
+_NAMED = ("hf", "ir_datasets")  # read what need not be a path
 
 BUILTIN = {"docstrings": docstrings_folder, "facts": facts_folder}
 
 
-def load_dataset(name_or_path: str, *, progress: bool = True) -> RetrievalDataset:
-    """Read a BEIR folder, or build (once) and read a built-in set.
+def load_dataset(name: str, *, progress: bool = True) -> RetrievalDataset:
+    """Read data in any format, or build (once) and read a built-in set.
 
     `docstrings` is made of the standard library and some packages; `docstrings:numpy,rich` names
-    others. `facts` is a made-up world of questions and answers.
+    others. `facts` is a made-up world of questions and answers. Anything else is
+    `[FORMAT:]PLACE[:ROLE=COLUMN,...]`: a file, a folder or a name on the hub, a format if it is not
+    to be found out, and the roles of columns if their names do not tell.
     """
-    name, _, choice = name_or_path.partition(":")
-    if name == "docstrings" and choice:
-        folder = docstrings_folder(choice.split(","))
-        return replace(read_beir(folder, progress=progress), name=name_or_path)
-    if name_or_path in BUILTIN:
-        folder = BUILTIN[name_or_path]()
-        return replace(read_beir(folder, progress=progress), name=name_or_path)
-    if not Path(name_or_path).is_dir():
-        rule = f"neither a folder nor a built-in set ({', '.join(BUILTIN)})"
-        raise InputError(f"cannot read the data {name_or_path!r}: {rule}")
-    return read_beir(Path(name_or_path), progress=progress)
+    builtin, _, choice = name.partition(":")
+    if name in BUILTIN or builtin == "docstrings":
+        folder = docstrings_folder(choice.split(",")) if choice else BUILTIN[builtin]()
+        return replace(read_beir(folder, progress=progress), name=name)
+    chosen, source = parse_name(name, progress=progress)
+    if chosen is not None:
+        if chosen not in _NAMED and not source.path.exists():
+            raise InputError(f"there is no file or folder {source.place!r}")
+        return find_format(chosen).read(source)
+    found = _detect(source)
+    _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
+    return found.read(source)
+
+
+def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Source]:
+    """Take a name of data apart: its format, if it says one, and where to read.
+
+    Example:
+        >>> parse_name("csv:pairs.csv:query=title,positive=body")
+        ('csv', Source(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
+    """
+    found = _COLUMNS.search(name)
+    columns = dict(part.split("=", 1) for part in found.group(1).split(",")) if found else {}
+    place = name[: found.start()] if found else name
+    prefix, colon, rest = place.partition(":")
+    if colon and prefix in FORMATS:
+        return prefix, Source(rest, columns, progress)
+    return None, Source(place, columns, progress)
+
+
+def _detect(source: Source) -> Format:
+    """Find the format that fits, or list what was looked for."""
+    for name in FORMATS:
+        if (found := find_format(name)).fits(source):
+            return found
+    path = Path(source.place)
+    if not path.exists():
+        rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN)})"
+        raise InputError(f"cannot read the data {source.place!r}: {rule}")
+    looked = "\n".join(f"  {name}: {find_format(name).about}" for name in FORMATS)
+    inside = sorted(p.name for p in path.iterdir())[:8] if path.is_dir() else [path.name]
+    raise InputError(f"no format fits {path} ({', '.join(inside)}); looked for\n{looked}")

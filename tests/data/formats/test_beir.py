@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unstale.data.beir import read_beir
+from unstale.data.formats.beir import read_beir
 from unstale.errors import InputError
 
 
@@ -36,7 +36,7 @@ BAD_LINES = [
     ('{"_id": "new"}', "'text' must be a string"),
     ('{"_id": 7, "text": "x"}', "'_id' must be a string, found 7"),
     ('{"_id": "new", "text": "  "}', "'new' has an empty text"),
-    ('{"_id": "t0", "text": "x"}', "duplicate _id 't0', first seen as row 0"),
+    ('{"_id": "t0", "text": "x"}', "duplicate id 't0', first seen as row 0"),
     ('{"_id": "new", "text": "\\ud800"}', "not valid Unicode"),
     ('{"_id": "new", "title": 3, "text": "x"}', "'title' must be a string"),
     ("[" * 100_000, "not a JSON object"),
@@ -64,10 +64,10 @@ def test_invalid_utf8_is_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("q0\tt0", "expected query-id, corpus-id and score"),
-        ("nobody\tt0\t1", "query-id 'nobody' is not in queries.jsonl"),
-        ("q0\tnothing\t1", "corpus-id 'nothing' is not in corpus.jsonl"),
-        ("q0\tt1\thigh", "score must be a whole number: 'high'"),
+        ("q0\tt0", "expected query-id, corpus-id, score"),
+        ("nobody\tt0\t1", "there is no query with the id 'nobody'"),
+        ("q0\tnothing\t1", "there is no target with the id 'nothing'"),
+        ("q0\tt1\thigh", "not a whole number: 'high'"),
     ],
 )
 def test_a_bad_qrels_line_is_named(folder: Path, line: str, rule: str) -> None:
@@ -81,7 +81,7 @@ def test_a_bad_qrels_line_is_named(folder: Path, line: str, rule: str) -> None:
 
 def test_contradicting_judgements_are_refused(folder: Path) -> None:
     (folder / "qrels" / "dev.tsv").write_text("q0\tt0\t1\nq0\tt0\t0\n")
-    with pytest.raises(InputError, match="judged before"):
+    with pytest.raises(InputError, match=r"dev\.tsv:2: this pair was judged before"):
         read_beir(folder)
 
 

@@ -1,0 +1,92 @@
+"""BEIR: corpus.jsonl, queries.jsonl, and qrels/SPLIT.tsv. Nothing of a dataset is lost in it."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.examples import parse_target
+from unstale.data.formats.format import Format, Source
+from unstale.data.formats.walk import judgements, queries, targets, write_fields, write_lines
+from unstale.data.gather import Gatherer
+from unstale.data.lines import json_records, show, string, strings, text_lines
+from unstale.errors import InputError
+
+_HEADER = ("query-id", "corpus-id", "score")
+
+
+def read_beir(folder: Path, *, progress: bool = True) -> RetrievalDataset:
+    """Read and check a whole BEIR folder."""
+    if not folder.is_dir():
+        raise InputError(f"no such data folder: {folder}")
+    files = sorted((folder / "qrels").glob("*.tsv"))
+    if not files:
+        raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
+    gatherer = Gatherer()
+    for where, record in _records(folder / "corpus.jsonl", progress):
+        string(record, "_id", where)  # required here, and a string
+        gatherer.corpus(parse_target(record, where, "_id"), where)
+    for where, record in _records(folder / "queries.jsonl", progress):
+        text, id = string(record, "text", where), string(record, "_id", where)
+        gatherer.new_query(text, id, where, _answers(record, where))
+    for file in files:
+        for line, fields in _qrels(file, progress):
+            gatherer.judge_ids(file.stem, *fields, file=str(file), line=line)
+    return gatherer.dataset(folder.resolve().name)
+
+
+def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line, record in json_records(path, progress):
+        yield f"{path}:{line}", record
+
+
+def _answers(record: dict[str, Any], where: str) -> list[str]:
+    metadata = record.get("metadata")
+    answers = metadata.get("answers") if isinstance(metadata, dict) else None
+    return strings(answers, "metadata.answers", where)
+
+
+def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    """Yield the fields of each line; the header is BEIR's, or the file starts with data."""
+    for number, line in text_lines(path, progress):
+        fields = tuple(line.rstrip("\r\n").split("\t"))
+        if fields == ("",) or (number == 1 and fields[0] == _HEADER[0]):
+            continue
+        if len(fields) != 3:
+            rule = f"expected {', '.join(_HEADER)} divided by tabs"
+            raise InputError(f"{path}:{number}: {rule}, found {show(fields)}")
+        yield number, fields
+
+
+def write_beir(dataset: RetrievalDataset, folder: Path) -> None:
+    """Write a dataset as a BEIR folder."""
+    write_lines(
+        folder / "corpus.jsonl",
+        ({"_id": t.id, "title": t.title, "text": t.text} for t in targets(dataset)),
+    )
+    write_lines(
+        folder / "queries.jsonl",
+        (
+            {"_id": q.id, "text": q.text, "metadata": {"answers": q.answers} if q.answers else {}}
+            for q in queries(dataset)
+        ),
+    )
+    (folder / "qrels").mkdir()
+    for split in dataset.qrels:
+        lines = chain([_HEADER], judgements(dataset, split))
+        write_fields(folder / "qrels" / f"{split}.tsv", lines)
+
+
+def _fits(source: Source) -> bool:
+    parts = ("corpus.jsonl", "queries.jsonl", "qrels")
+    return sum((source.path / part).exists() for part in parts) >= 2
+
+
+FORMAT = Format(
+    "beir",
+    "a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv",
+    fits=_fits,
+    read=lambda source: read_beir(source.path, progress=source.progress),
+    write=write_beir,
+)

@@ -1,0 +1,126 @@
+"""Hugging Face `datasets`: a folder of `save_to_disk`, or a name on the hub.
+
+`hf:owner/name/config` names a configuration, too. Columns as `columns.py` says; a corpus, if there
+is one, is a dataset saved in the folder `corpus` beside the splits.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.columns import (
+    CORPUS,
+    LACKS,
+    assign,
+    batches,
+    corpus_rows,
+    header,
+    parse_row,
+    rows,
+    schema,
+)
+from unstale.data.formats.examples import gather, parse_target
+from unstale.data.formats.format import Format, Source
+from unstale.data.gather import Example, Target
+from unstale.data.lines import count_bar
+from unstale.errors import InputError
+
+_HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
+_MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
+
+
+def _fits(source: Source) -> bool:
+    if source.path.exists():
+        return any(source.beside(mark) for mark in _MARKS)
+    return bool(_HUB.fullmatch(source.place))
+
+
+def _read(source: Source) -> RetrievalDataset:
+    splits = _open(source.place)
+    corpus = source.path / "corpus"
+    targets = _targets(corpus, source.progress) if corpus.is_dir() else ()
+    found = gather(_examples(splits, source), targets, by_text=True)
+    return found.dataset(source.name if source.path.exists() else source.place)
+
+
+def _open(place: str) -> dict[str, Any]:
+    """Load a dataset and return its splits."""
+    from datasets import Dataset, load_dataset, load_from_disk
+
+    try:
+        if any((Path(place) / mark).is_file() for mark in _MARKS):
+            found = load_from_disk(place)
+        elif Path(place).exists():
+            found = load_dataset(place)
+        else:
+            owner, name, config = [*place.split("/"), None][:3]
+            found = load_dataset(f"{owner}/{name}", config)
+    except Exception as error:  # of many kinds: the network, the hub, the files
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"cannot load the dataset {place!r} ({reason})") from None
+    if isinstance(found, Dataset):
+        return {str(found.split or "train"): found}
+    return {str(split): part for split, part in found.items()}
+
+
+def _examples(splits: dict[str, Any], source: Source) -> Iterator[tuple[str, str, Example]]:
+    for split, part in splits.items():
+        columns = assign(part.column_names, source.columns, f"{source.place}, split {split}")
+        part = part.select_columns(columns.names)
+        for where, row in _rows(part, f"{source.place}, split {split}", source.progress):
+            yield split, where, parse_row(columns, row, where)
+
+
+def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:
+    for part in _open(str(folder)).values():
+        for where, row in _rows(part, str(folder), progress):
+            yield where, parse_target(row, where, "id")
+
+
+def _rows(part: Any, name: str, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+    """Yield `(where, row)`, read from the memory-mapped table in batches."""
+    number = 0
+    with count_bar(len(part), name, "row", progress) as bar:
+        for table in part.with_format("arrow").iter(4096):
+            for row in table.to_pylist():
+                number += 1
+                yield f"{name}, row {number}", row
+            bar.update(len(table))
+
+
+def _write(dataset: RetrievalDataset, folder: Path) -> None:
+    from datasets import DatasetDict
+
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        parts = {}
+        for i, split in enumerate(dataset.qrels):
+            table = rows(dataset, split)
+            parts[split] = _on_disk(Path(scratch, f"{i}.arrow"), header(dataset, split), table)
+        DatasetDict(parts).save_to_disk(str(folder))
+        corpus = _on_disk(Path(scratch, "corpus.arrow"), CORPUS, corpus_rows(dataset))
+        corpus.save_to_disk(str(folder / "corpus"))
+
+
+def _on_disk(path: Path, names: list[str], table: Iterable[list[str | None]]) -> Any:  # noqa: ANN401
+    """Make a dataset of a table that never stands in memory as a whole."""
+    from datasets import Dataset
+
+    with pa.ipc.new_stream(path, schema(names)) as stream:
+        for batch in batches(names, table):
+            stream.write_batch(batch)
+    return Dataset.from_file(str(path))
+
+
+FORMAT = Format(
+    "hf",
+    "a folder of datasets' save_to_disk, or a name on the Hugging Face hub, OWNER/NAME",
+    fits=_fits,
+    read=_read,
+    write=_write,
+    lacks=LACKS,
+)

@@ -1,0 +1,240 @@
+"""From texts and judgements, read one by one in any format, to a dataset."""
+
+import logging
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+
+from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.data.index import Index
+from unstale.data.lines import show
+from unstale.data.spill import TextWriter
+from unstale.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Target(NamedTuple):
+    """A target as a file has it; the text may be missing where an id names one of the corpus."""
+
+    id: str | None
+    title: str
+    text: str | None
+
+    @property
+    def joined(self) -> str:
+        """Return title and text in one, as BEIR joins them."""
+        return f"{self.title} {self.text or ''}".strip()
+
+
+class Example(NamedTuple):
+    """A query with the targets that are judged for it, as most files of training data have it."""
+
+    id: str | None
+    query: str
+    positives: list[Target]
+    negatives: list[Target]
+    answers: Sequence[str] = ()
+
+
+@final
+class Gatherer:
+    """Collect targets, queries and judgements; then make a dataset of them.
+
+    Memory: about 100 bytes for each text and judgement. The texts themselves go to a file once they
+    are many.
+    """
+
+    def __init__(self) -> None:
+        self.targets = _Rows("t")
+        self.queries = _Rows("q")
+        self._title_ends = array("q")
+        self._answers: list[Sequence[str]] = []
+        self._judgements: dict[str, _Judgements] = {}
+        self._odd: Counter[str] = Counter()  # what is told at the end
+
+    def corpus(self, target: Target, where: str, *, by_text: bool = False) -> int:
+        """Add a target of the corpus file, to be found by its id, or by its text."""
+        joined, title = _join(target, where)
+        twin = by_text and self.targets.find(joined.encode()) is not None
+        key = joined.encode() if by_text and not twin else None  # of twins, the first is found
+        self._title_ends.append(title)
+        return self.targets.add(joined, target.id, where, key)
+
+    def target(self, target: Target, where: str) -> int:
+        """Find a target that an example names, by its id or its text, or add it."""
+        if target.text is None:
+            row = self.targets.find(target.id or "")
+            if row is None:
+                raise InputError(f"{where}: no target in the corpus has the id {show(target.id)}")
+            return row
+        joined, title = _join(target, where)
+        key = joined.encode() if target.id is None else target.id
+        row = self.targets.find(key)
+        if row is None:
+            self._title_ends.append(title)
+            return self.targets.add(joined, target.id, where, key)
+        if not self.targets.has(row, joined):
+            self._odd["targets repeat an id with another text, the first counts"] += 1
+        return row
+
+    def query(
+        self, split: str, text: str, where: str, id: str | None = None, answers: Sequence[str] = ()
+    ) -> int:
+        """Find a query that was read before, or add it."""
+        if not text.strip():
+            raise InputError(f"{where}: the query is empty")
+        key = text.encode() if id is None else id
+        row = self.queries.find(key)
+        if row is not None and id is not None and not self.queries.has(row, text):
+            # Many sets number the queries of each split from 0.
+            self._odd["query ids mean another text than in an earlier split, now SPLIT/ID"] += 1
+            key = id = f"{split}/{id}"
+            row = self.queries.find(key)
+            if row is not None and not self.queries.has(row, text):
+                raise InputError(f"{where}: the query id {show(id)} had another text before")
+        if row is None:
+            row = self.queries.add(text, id, where, key)
+            self._answers.append(answers or ())
+        return row
+
+    def new_query(self, text: str, id: str, where: str, answers: Sequence[str] = ()) -> int:
+        """Add a query whose id must be new."""
+        if not text.strip():
+            raise InputError(f"{where}: the query {show(id)} is empty")
+        self._answers.append(answers or ())
+        return self.queries.add(text, id, where)
+
+    def judge(self, split: str, query: int, target: int, grade: int) -> None:
+        """Record a judgement: relevant if the grade is above 0."""
+        self._judgements.setdefault(split, _Judgements()).add(query, target, grade, 0)
+
+    def judge_ids(
+        self, split: str, query: str, target: str, grade: str | int, file: str, line: int
+    ) -> None:
+        """Record a judgement as a line of a qrels file has it."""
+        row, column = self.queries.find(query), self.targets.find(target)
+        if row is None or column is None:
+            what, id = ("query", query) if row is None else ("target", target)
+            raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
+        try:
+            value = int(grade)
+        except ValueError:
+            raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
+        judgements = self._judgements.setdefault(split, _Judgements(file))
+        judgements.add(row, column, value, line)
+
+    def example(self, split: str, example: Example, where: str) -> None:
+        """Add a query with its judged targets; negatives are judged with a grade of 0."""
+        row = self.query(split, example.query, where, example.id, example.answers)
+        for grade, targets in ((1, example.positives), (0, example.negatives)):
+            for target in targets:
+                self.judge(split, row, self.target(target, where), grade)
+
+    def dataset(self, name: str, *, judged: bool = True) -> RetrievalDataset:
+        """Return everything as a dataset; unless `judged`, a split may have no relevant pair.
+
+        In examples, a target that is both positive and negative for a query is positive. A qrels
+        file that contradicts itself is refused.
+        """
+        for what, count in self._odd.items():
+            _LOG.warning("%s: %d %s", name, count, what)
+        if not len(self.targets) or not len(self.queries):
+            counts = f"{len(self.targets)} targets and {len(self.queries)} queries"
+            raise InputError(f"{name} holds {counts}")
+        qrels = {}
+        for split, judgements in self._judgements.items():
+            qrels[split], contradictions = judgements.qrels(len(self.targets))
+            if len(contradictions) and judgements.file is not None:
+                where = f"{judgements.file}:{contradictions[0]}"
+                raise InputError(f"{where}: this pair was judged before, otherwise")
+            if len(contradictions):
+                what = "targets are both positive and negative for a query: positive"
+                _LOG.warning("%s, split %s: %d %s", name, split, len(contradictions), what)
+            if judged and not len(qrels[split].pairs):
+                where = judgements.file or f"{name}: the split {split}"
+                raise InputError(f"{where} holds no relevant pair")
+        target_ids, targets = self.targets.finish()
+        query_ids, queries = self.queries.finish()
+        ends = np.frombuffer(self._title_ends, np.int64)
+        return RetrievalDataset(
+            name=name,
+            target_ids=target_ids,
+            targets=targets,
+            query_ids=query_ids,
+            queries=queries,
+            qrels=qrels,
+            answers=self._answers if any(self._answers) else None,
+            title_ends=ends if ends.any() else None,
+        )
+
+
+def _join(target: Target, where: str) -> tuple[str, int]:
+    """Return title and text in one, and where the title ends."""
+    joined = target.joined
+    if not joined:
+        raise InputError(f"{where}: the target {show(target.id)} has an empty text")
+    return joined, min(len(target.title.lstrip()), len(joined))
+
+
+@final
+class _Rows:
+    """Texts in the order they came, each with an id, found again by it or by the text's bytes."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix  # of the ids of texts that have none
+        self._rows = Index()
+        self._hashes = array("q")
+        self._texts, self._ids = TextWriter(), TextWriter()
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def find(self, key: str | bytes) -> int | None:
+        return self._rows.find(key)
+
+    def has(self, row: int, text: str) -> bool:
+        """Tell whether a row has a text, by its hash."""
+        return self._hashes[row] == hash(text)
+
+    def add(self, text: str, id: str | None, where: str, key: str | bytes | None = None) -> int:
+        row = len(self)
+        id = f"{self._prefix}{row}" if id is None else id
+        key = id if key is None else key
+        if (first := self._rows.put(key, row)) != row:
+            raise InputError(f"{where}: duplicate id {id!r}, first seen as row {first}")
+        self._hashes.append(hash(text))
+        self._texts.append(text)
+        self._ids.append(id)
+        return row
+
+    def finish(self) -> tuple[Texts, Texts]:
+        """Return ids and texts."""
+        return self._ids.finish(), self._texts.finish()
+
+
+@final
+class _Judgements:
+    """The judgements of a split; `file` is the qrels file that they come from, if any."""
+
+    def __init__(self, file: str | None = None) -> None:
+        self.file = file
+        self._columns = [array("q") for _ in range(4)]
+
+    def add(self, *values: int) -> None:
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+
+    def qrels(self, targets: int) -> tuple[Qrels, list[int]]:
+        """Return each pair once, and the lines that contradict an earlier one."""
+        query, target, grade, line = (np.frombuffer(c, np.int64) for c in self._columns)
+        pair = query * targets + target
+        _, first, place = np.unique(pair, return_index=True, return_inverse=True)
+        best = np.full(len(first), np.iinfo(np.int64).min)
+        np.maximum.at(best, place, grade)
+        keep = np.sort(first)
+        contradicts = grade != grade[first[place]]
+        return Qrels(query[keep], target[keep], best[place[keep]]), line[contradicts].tolist()

@@ -1,0 +1,173 @@
+"""Read big text files as streams, with a bar over the bytes; an error names file and line."""
+
+import codecs
+import csv
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from tqdm import tqdm
+
+from unstale.errors import InputError
+
+_QUIET = 50_000_000  # bytes below which a file is read before a bar would be of use
+_FEW = 50_000  # things below which a bar would be of no use
+_PIECE = 2**20
+_LARGEST = 2**26  # characters of one record of a JSON array
+_BETWEEN = re.compile(r"[\s,]*")
+_FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
+
+
+def text_lines(path: Path, progress: bool) -> Iterator[tuple[int, str]]:
+    """Yield `(line number, line)` with its end."""
+    with _opened(path, progress) as (file, bar):
+        for number, line in enumerate(file, 1):
+            bar.update(len(line))
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path}:{number}: not UTF-8 ({error})") from None
+            yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+
+def json_records(path: Path, progress: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield `(line number, object)` of JSON lines, or of one JSON array, whichever it is."""
+    read = _array if _starts_an_array(path) else _json_lines
+    for number, record in read(path, progress):
+        if not isinstance(record, dict):
+            raise InputError(f"{path}:{number}: expected a JSON object, found {show(record)}")
+        yield number, record
+
+
+def _json_lines(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
+    for number, line in text_lines(path, progress):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:  # bad JSON, or nested too deep
+                raise InputError(f"{path}:{number}: not a JSON object ({error})") from None
+
+
+def _starts_an_array(path: Path) -> bool:
+    with _opened(path, progress=False) as (file, _):
+        return file.read(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _array(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
+    """Parse the elements one by one: the array may be larger than memory, on one line or many."""
+    decode = json.JSONDecoder().raw_decode
+    utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+    with _opened(path, progress) as (file, bar):
+        text, place, line, more = "", 0, 1, True
+        opened = False
+        while True:
+            start = place
+            place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]
+            line += text.count("\n", start, place)
+            if place < len(text) and not opened:
+                opened, place = True, place + 1  # the bracket
+                continue
+            if text[place : place + 1] == "]":
+                return
+            try:
+                if place < len(text):
+                    record, end = decode(text, place)
+                    yield line, record
+                    line += text.count("\n", place, end)
+                    place = end
+                    continue
+            except (ValueError, RecursionError) as error:  # broken, or not yet read to its end
+                if not more or len(text) - place > _LARGEST:
+                    raise InputError(f"{path}:{line}: not a JSON object ({error})") from None
+            if not more:
+                raise InputError(f"{path}:{line}: the array does not end")
+            piece = file.read(_PIECE)
+            more = bool(piece)
+            bar.update(len(piece))
+            try:
+                text, place = text[place:] + utf8.decode(piece, final=not more), 0
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path}, after line {line}: not UTF-8 ({error})") from None
+
+
+def csv_rows(path: Path, progress: bool, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yield `(number of the last line, fields)`; quoted fields may hold line ends."""
+    csv.field_size_limit(_FIELD)
+    reader = csv.reader(
+        (line for _, line in text_lines(path, progress)), delimiter=delimiter, strict=True
+    )
+    try:
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}") from None
+
+
+def count_bar(total: int, what: str, unit: str, progress: bool = True) -> "tqdm[Any]":
+    """Make a bar over things that are counted and not read by the byte."""
+    return tqdm(total=total, desc=what, unit=unit, disable=not progress or total < _FEW)
+
+
+@contextmanager
+def _opened(path: Path, progress: bool) -> Iterator[tuple[IO[bytes], "tqdm[Any]"]]:
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    size = path.stat().st_size
+    quiet = not progress or size < _QUIET
+    with (
+        path.open("rb") as file,
+        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=quiet) as bar,
+    ):
+        yield file, bar
+
+
+def string(record: dict[str, Any], key: str, where: str) -> str:
+    """Take a text out of a record."""
+    return text(record.get(key), key, where)
+
+
+def text(value: object, key: str, where: str) -> str:
+    """Check that a value is a text."""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {key!r} must be a string, found {show(value)}")
+    try:
+        value.encode()  # a lone surrogate can be written in JSON but is not text
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: {key!r} is not valid Unicode: {show(value)}") from None
+    return value
+
+
+def strings(value: object, key: str, where: str) -> list[str]:
+    """Check that a value is a list of texts; one text is a list of one, nothing is none."""
+    if value is None:
+        return []
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+        raise InputError(f"{where}: {key!r} must be a list of strings, found {show(value)}")
+    return [text(v, key, where) for v in values]
+
+
+def objects(record: dict[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+    """Take a list of JSON objects out of a record; nothing is none."""
+    values = record.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(v, dict) for v in values):
+        raise InputError(f"{where}: {key!r} must be a list of objects, found {show(values)}")
+    return values
+
+
+def identifier(record: dict[str, Any], key: str, where: str) -> str | None:
+    """Take an id out of a record: a string or a whole number, or None where there is none."""
+    value = record.get(key)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return None if value is None or value == "" else text(value, key, where)
+
+
+def show(value: object) -> str:
+    """Quote a bad value, shortened, with control characters escaped."""
+    quoted = ascii(value)
+    return quoted if len(quoted) <= 80 else f"{quoted[:77]}..."
