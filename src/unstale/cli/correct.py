@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
-from unstale.cli import options
+from unstale.cli import options_correct
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import CONFIG, open_output, save_config
 from unstale.corrector.network import Corrector
@@ -44,7 +44,7 @@ from unstale.report.results import RESULTS
 from unstale.search.exact import TopK, merge
 
 
-def run(chosen: options.Correct) -> None:
+def run(chosen: options_correct.Correct) -> None:
     """Check everything, then sample, embed, fit, validate, correct, and judge."""
     chosen = _from_run(chosen) if chosen.run else chosen
     open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
@@ -144,7 +144,7 @@ class _Judged:
 
 
 def _queries(
-    chosen: options.Correct, dataset: RetrievalDataset, model: SentenceTransformer
+    chosen: options_correct.Correct, dataset: RetrievalDataset, model: SentenceTransformer
 ) -> tuple[Asked, _Judged]:
     """Embed the queries: those of one split judge, those of the others teach."""
     split = chosen.split if chosen.split in dataset.qrels else next(iter(dataset.qrels))
@@ -186,7 +186,7 @@ def _affordable(
     return min(source.rows, int(seconds / each))
 
 
-def _from_run(chosen: options.Correct) -> options.Correct:
+def _from_run(chosen: options_correct.Correct) -> options_correct.Correct:
     """Take what a training run knows: its data, its trained encoder and its stale buffer."""
     folder = Path(chosen.run or "")
     path = folder / CONFIG

@@ -2,11 +2,12 @@
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli import options
+from unstale.cli.options import Encoder
+from unstale.cli.options_rag import Rag
 from unstale.encoders.load import default_towers, load_encoder
 
 
-def open_encoder(chosen: options.Encoder, *, dropout: bool = False) -> SentenceTransformer:
+def open_encoder(chosen: Encoder | Rag, *, dropout: bool = False) -> SentenceTransformer:
     """Load the encoder that the flags describe."""
     return load_encoder(
         chosen.model,

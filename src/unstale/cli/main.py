@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from unstale.cli import options, options_data
+from unstale.cli import options, options_correct, options_data, options_rag
 from unstale.cli.flags import add_flags
 from unstale.cli.folders import CONFIG
 from unstale.errors import InputError
@@ -31,6 +31,16 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         "Train a retriever with hard negatives that are fresh at every step (Algorithm 1).",
         options.Train,
         "unstale.cli.train:run",
+    ),
+    "rag": (
+        "Train a retriever and a reader together from questions and answers (Algorithm 2).",
+        options_rag.Rag,
+        "unstale.cli.rag:run",
+    ),
+    "answer": (
+        "Answer a question with a trained retriever and reader, and show the sources.",
+        options_rag.Answer,
+        "unstale.cli.answer:run",
     ),
     "compare": (
         "Compare strategies over seeds from identical starts, with significance.",
@@ -54,7 +64,7 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
     "correct": (
         "Bring old vectors up to date with a new encoder by embedding only a sample.",
-        options.Correct,
+        options_correct.Correct,
         "unstale.cli.correct:run",
     ),
     "convert": (

@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 
 @dataclass
-class Encoder:
-    """Which encoder, and in what shape.
+class Shape:
+    """In what shape an encoder is loaded.
 
     Args:
-        model: `tiny` (built in, made for a CPU), a sentence-transformers folder, or a hub name.
         towers: Separate parameters for queries and targets, as in the paper, or one for both;
             default: separate for `tiny`; any other model stays as it is.
         layers: Keep only the first so many transformer layers.
@@ -21,7 +20,6 @@ class Encoder:
         trust_remote_code: Let a hub model run code of its own.
     """
 
-    model: str = "tiny"
     towers: Literal["tied", "separate"] | None = None
     layers: int | None = None
     query_prompt: str | None = None
@@ -30,6 +28,17 @@ class Encoder:
     target_max_length: int | None = None
     device: str | None = None
     trust_remote_code: bool = False
+
+
+@dataclass
+class Encoder(Shape):
+    """Which encoder.
+
+    Args:
+        model: `tiny` (built in, made for a CPU), a sentence-transformers folder, or a hub name.
+    """
+
+    model: str = "tiny"
 
 
 @dataclass
@@ -146,10 +155,15 @@ class Compare(Train):
     Args:
         strategies: Names parted by commas; `stale:1` runs only the first seed.
         seeds: Whole numbers parted by commas; each strategy is trained once for each.
+        reader: Compare strategies of `unstale rag` with this reader, the model being the
+            retriever: none, frozen, stale, corrected, exhaustive, two-round.
+        rag: With a reader, any other flag of `unstale rag`, e.g. `--rag.k 16`.
     """
 
     strategies: str = "in-batch,stale,corrected,exhaustive"
     seeds: str = "0,1,2"
+    reader: str | None = None
+    rag: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -225,53 +239,6 @@ class Report:
     """
 
     run: str
-
-
-@dataclass
-class Correct(Output, Encoder):
-    """Correct. Writes the new vectors in the old ones' format, results.json and a verdict.
-
-    Args:
-        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
-            that `unstale embed` wrote. Row by row they belong to the targets of the data.
-        data: The texts, and queries for the validation, in any format that unstale reads.
-        run: Take corrector, encoder, data and stale buffer of a training run; the sample then
-            only validates.
-        fraction: Part of the targets to embed with the new encoder, a fifth of it held out.
-        count: The same as a number of targets.
-        seconds: The same as a time to spend on embedding.
-        sampling: Draw the sample uniformly, or alike from all k-means cells of the old vectors
-            (needs faiss). Held-out targets are always uniform.
-        method: mlp, a residual network around the least-squares map; linear, that map alone;
-            procrustes, the best rotation; auto, the network where it helps unseen targets.
-        corrector_hidden: Width of the network's hidden layer.
-        loss: mse, or ce with the queries of the splits that do not validate (plus mse).
-        scale: The paper's beta, for ce.
-        keep_fresh: Write the fresh vectors of the sampled targets, not their corrected ones.
-        k: How many neighbours the overlap is about.
-        split: The split whose queries validate; default test, or whichever there is.
-        queries: The most queries to validate on, and to fit to.
-        seed: Of sample and network.
-        resume: Go on with a sample whose embedding was interrupted.
-    """
-
-    vectors: str = ""
-    data: str = "docstrings"
-    run: str | None = None
-    fraction: float = 0.05
-    count: int | None = None
-    seconds: float | None = None
-    sampling: Literal["uniform", "coverage"] = "uniform"
-    method: Literal["auto", "mlp", "linear", "procrustes"] = "auto"
-    corrector_hidden: int = 1536
-    loss: Literal["mse", "ce"] = "mse"
-    scale: float = 20.0
-    keep_fresh: bool = True
-    k: int = 10
-    split: str = "test"
-    queries: int = 500
-    seed: int = 0
-    resume: bool = False
 
 
 @dataclass

@@ -28,7 +28,7 @@ def run(chosen: options.Search) -> None:
     folder = Path(chosen.run)
     if not chosen.query.strip():
         raise InputError("the query is empty")
-    config = _config(folder)
+    config = read_config(folder)
     dataset = load_dataset(config["data"])
     if not 1 <= chosen.k <= len(dataset.targets):
         raise InputError(f"cannot show {chosen.k} of {len(dataset.targets)} targets")
@@ -58,11 +58,11 @@ def run(chosen: options.Search) -> None:
         ),
         1,
     ):
-        table.add_row(str(rank), f"{score:.3f}", Text(key), Text(_shorten(text, chosen.width)))
+        table.add_row(str(rank), f"{score:.3f}", Text(key), Text(shorten(text, chosen.width)))
     Console().print(table)
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """Read which data a run was trained on."""
     path = folder / CONFIG
     if not path.is_file() or not (folder / "model").is_dir():
@@ -75,7 +75,7 @@ def _config(folder: Path) -> dict[str, Any]:
     return dict(config)
 
 
-def _shorten(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Cut a long target, and show control characters instead of obeying them."""
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     return shown if len(shown) <= width else f"{shown[: width - 1]}…"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import TrainingArguments
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
@@ -22,7 +23,7 @@ from unstale.training.strategies import find_strategy
 
 def run(chosen: options.Train) -> None:
     """Check everything, train, and write the results."""
-    _check_trainer(chosen.trainer)
+    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,
@@ -60,8 +61,8 @@ def training_settings(chosen: options.Train) -> dict[str, Any]:
     return {name: getattr(chosen, name) for name in names - {"model", "output"}} | changes
 
 
-def _check_trainer(extra: dict[str, Any]) -> None:
-    known = {f.name for f in fields(SentenceTransformerTrainingArguments)}
+def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> None:
+    """Refuse what the Trainer's arguments do not have."""
+    known = {f.name for f in fields(arguments)}
     if unknown := sorted(set(extra) - known):
-        name = SentenceTransformerTrainingArguments.__name__
-        raise InputError(f"--trainer: {name} has no {', '.join(unknown)}")
+        raise InputError(f"--trainer: {arguments.__name__} has no {', '.join(unknown)}")

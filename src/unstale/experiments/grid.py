@@ -22,7 +22,15 @@ from unstale.experiments.figures import need_matplotlib
 from unstale.experiments.grid_table import Paper, make_row, write_tables
 from unstale.files import write_json
 from unstale.report.summary import summarise
-from unstale.training.cells import Cell, Finished, check_cell, embed_once, parse_seeds, run_cells
+from unstale.training.cells import (
+    Cell,
+    Finished,
+    check_cell,
+    embed_once,
+    parse_seeds,
+    run_cells,
+    training,
+)
 from unstale.training.settings import hidden_widths
 
 Settings = Mapping[str, Any]  # arguments of `train`
@@ -101,12 +109,15 @@ class Study:
             Cell(
                 folder=output / "cells" / _slug(start) / f"{_slug(label)}-{seed}",
                 name=f"{start}: {label}, seed {seed}",
-                encoder=starts[start],
-                settings={"buffer": buffers[start], **told[label], "seed": seed},
+                train=training(
+                    dataset,
+                    starts[start],
+                    {"buffer": buffers[start], **told[label], "seed": seed},
+                ),
             )
             for start, label, seed in keys
         ]
-        done = dict(zip(keys, run_cells(dataset, cells, keep_models=False), strict=True))
+        done = dict(zip(keys, run_cells(cells, keep_models=False), strict=True))
         tables = {start: self._rows(variants, start, numbers, done) for start in starts}
         settings = {"data": dataset.name, "model": Path(model).name, "seeds": numbers}
         results = {
@@ -147,8 +158,8 @@ class Study:
                 continue
             folder = output / "starts" / _slug(start)
             told = _arguments({**common, **settings})
-            cell = Cell(folder, f"the start: {start}", load, told)
-            list(run_cells(dataset, [cell]))
+            cell = Cell(folder, f"the start: {start}", training(dataset, load, told))
+            list(run_cells([cell]))
             # Towers, layers and lengths were saved with it.
             again = {k: v for k, v in encoder.items() if k in ("device", "dropout")}
             made[start] = _loader(str(folder / "model"), again)

@@ -57,6 +57,6 @@ def marginal(
     reader: Reader, encoded: Encoded, text: str, log_p: Float[Tensor, " k"]
 ) -> Float[Tensor, ""]:
     """Return log P_LM(a|x) of one answer to one question, over its k encoded targets."""
-    labels = reader.labels([text]).expand(len(log_p), -1)
+    labels = reader.labels([text]).repeat(len(log_p), 1)
     scores = answer_scores(reader.log_probs(encoded, labels), labels != IGNORED, "sequence")
     return torch.logsumexp(scores + log_p, dim=0)

@@ -34,11 +34,14 @@ _PAIRS = 64  # (question, target) pairs that the reader encodes at once
 class RagEvaluator:
     """Measure exact match, F1, answer recall, and recall where gold targets are known.
 
+    `answer_recall` is the share of questions with an answer in one of the k targets that the
+    reader sees, `answer_recall@10` in the first 10.
+
     Args:
         questions: Questions, answers and corpus.
         split: Which questions.
         tokens: The targets' tokens by row.
-        reader: The reader; None to measure the retrieval alone.
+        reader: The reader.
         k: Targets that the reader sees; 0 for none.
         fusion: How the reader joins them.
         scale: The paper's beta.
@@ -113,7 +116,8 @@ class RagEvaluator:
                 if holds(normalise(text), golds):
                     first[i] = place
                     break
-        for k in sorted({1, 5, 10, 20, self.k}):
+        self.values["answer_recall"] = (first < self.k).astype(float)  # of what the reader sees
+        for k in (1, 5, 10, 20):
             self.values[f"answer_recall@{k}"] = (first < k).astype(float)
         qrels = dataset.qrels.get(self.split)
         if qrels is not None and np.isin(self.rows, qrels.query_rows).all():

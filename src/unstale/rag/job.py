@@ -21,7 +21,7 @@ from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
-from unstale.rag.settings import STRATEGIES, check_rag_settings
+from unstale.rag.settings import check_rag_settings, find_rag_strategy
 from unstale.rag.trainer import RagTrainer
 from unstale.search.auto import Mode
 from unstale.training.arguments import trainer_arguments
@@ -77,7 +77,7 @@ def train_rag(
         retriever: The encoders, at their start.
         reader: The reader, at its start.
         output: The run folder.
-        strategy: How targets are retrieved while training; see `STRATEGIES`.
+        strategy: How targets are retrieved while training; see `rag.settings`.
         steps: Optimizer steps.
         batch_size: Questions a step.
         k: Targets retrieved for each question, in training and when answering.
@@ -170,7 +170,7 @@ def train_rag(
     algorithm = RetrieverReaderLoss(
         retriever,
         reader,
-        build_miner(STRATEGIES[strategy], recipe),
+        build_miner(find_rag_strategy(strategy), recipe),
         tokens,
         questions,
         scale=scale,

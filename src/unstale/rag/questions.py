@@ -1,6 +1,6 @@
 """Questions with answers over a corpus: what Algorithm 2 trains on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -35,6 +35,20 @@ class QuestionSet:
             rule = "give them as `metadata.answers` in queries.jsonl"
             raise InputError(f"{self.dataset.name} has no answers; {rule}")
         return self.dataset.answers
+
+    @property
+    def counts(self) -> dict[str, int | str]:
+        """Count targets and the questions of each split."""
+        counts = self.dataset.counts
+        return counts | {f"{name}_questions": len(rows) for name, rows in self.splits.items()}
+
+    def texts(self) -> Iterator[str]:
+        """Yield all texts: questions, targets and answers."""
+        for column in (self.dataset.queries, self.dataset.targets):
+            for _, chunk in column.chunks(4096):
+                yield from chunk
+        for answers in self.answers:
+            yield from answers
 
     def rows(self, split: str) -> Int[ndarray, " q"]:
         """Return the questions of a split; each must have an answer that says something."""

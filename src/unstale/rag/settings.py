@@ -22,6 +22,13 @@ STRATEGIES = {
 }
 
 
+def find_rag_strategy(name: str) -> str:
+    """Return what retrieves in a strategy, or list those there are."""
+    if name not in STRATEGIES:
+        raise InputError(f"unknown strategy {name!r}; choose from {', '.join(STRATEGIES)}")
+    return STRATEGIES[name]
+
+
 def check_rag_settings(
     questions: QuestionSet,
     retriever: SentenceTransformer,
@@ -44,8 +51,7 @@ def check_rag_settings(
     buffer: Path | None,
 ) -> None:
     """Check the arguments of `train_rag` against each other and against the data."""
-    if strategy not in STRATEGIES:
-        raise InputError(f"unknown strategy {strategy!r}; choose from {', '.join(STRATEGIES)}")
+    find_rag_strategy(strategy)
     train = questions.rows("train")
     questions.rows(eval_split)
     if steps < 1 or batch_size < 1:

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from transformers.models.t5.modeling_t5 import T5LayerCrossAttention
 
 from unstale.rag.reader import Reader
 
@@ -20,7 +21,7 @@ def tiny_reader(
     texts: Iterable[str],
     *,
     width: int = 64,
-    layers: int = 1,
+    layers: int = 2,
     max_length: int = 64,
     answer_length: int = 16,
     seed: int = 0,
@@ -65,10 +66,10 @@ def _start_copying(model: T5ForConditionalGeneration) -> None:
     From a random start that takes a small T5 thousands of steps when half of the time the answer
     is not there to be seen.
     """
-    for block in model.decoder.block:
-        attention = block.layer[1].EncDecAttention
-        attention.v.weight.copy_(torch.eye(model.model_dim))
-        attention.o.weight.copy_(2 * torch.eye(model.model_dim))
+    for module in model.decoder.modules():
+        if isinstance(module, T5LayerCrossAttention):
+            module.EncDecAttention.v.weight.copy_(torch.eye(model.model_dim))
+            module.EncDecAttention.o.weight.copy_(2 * torch.eye(model.model_dim))
 
 
 def _word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:

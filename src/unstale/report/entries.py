@@ -88,6 +88,21 @@ class Group:
         return over_steps(self.entries, lambda e: e.curve, name)
 
 
+def headline(groups: Sequence[Group]) -> str:
+    """Name the metric that decides: that of answers, where there are any."""
+    return "exact_match" if any(g.metric("exact_match") for g in groups) else "recall@10"
+
+
+def spoken(metric: str) -> str:
+    """Write a metric's name as one says it.
+
+    Example:
+        >>> spoken("exact_match")
+        'exact match'
+    """
+    return metric.replace("_", " ")
+
+
 def average(values: Sequence[float]) -> float | None:
     """Average, or None of nothing."""
     return fmean(values) if values else None

@@ -5,12 +5,11 @@ from dataclasses import replace
 from statistics import fmean
 
 from unstale.report.charts import Line, Point, dot_rows, line_chart, scatter
-from unstale.report.entries import Group, average, spread
+from unstale.report.entries import Group, average, headline, spoken, spread
 from unstale.report.escape import escape
 from unstale.report.labels import GAP, width
 from unstale.report.scales import Linear, Symlog
 
-METRIC = "recall@10"
 WIDE, NARROW = 960.0, 328.0  # a page, a phone
 _TONES = {"stale": "tone-stale", "corrected": "tone-corrected", "exhaustive": "tone-exhaustive"}
 
@@ -25,8 +24,9 @@ def tone(strategy: str) -> str:
 def tradeoff(groups: Sequence[Group]) -> str:
     """Draw recall against targets re-embedded, or the recall alone if nothing was re-embedded."""
     points = []
+    metric = headline(groups)
     for group in groups:
-        values, cost = group.metric(METRIC), average(group.of(lambda e: e.reembedded))
+        values, cost = group.metric(metric), average(group.of(lambda e: e.reembedded))
         if values:
             sd = spread(values)
             whisker = None if sd is None else 100 * sd
@@ -36,7 +36,8 @@ def tradeoff(groups: Sequence[Group]) -> str:
         return ""
     if not any(p.x for p in points):
         return _recall_rows(groups, points)
-    title = f"{METRIC} against targets re-embedded"
+    name = spoken(metric)
+    title = f"{name} against targets re-embedded"
 
     def draw(size: tuple[float, float]) -> str:
         return scatter(
@@ -44,7 +45,7 @@ def tradeoff(groups: Sequence[Group]) -> str:
             size=size,
             title=title,
             x_name="targets re-embedded during training",
-            y_name=f"{METRIC}, %",
+            y_name=f"{name}, %",
             across=Symlog.around([p.x for p in points]),
         )
 
@@ -54,13 +55,15 @@ def tradeoff(groups: Sequence[Group]) -> str:
 def _recall_rows(groups: Sequence[Group], points: Sequence[Point]) -> str:
     ranked = sorted(points, key=lambda p: -p.y)
     rows = [Point(p.label, p.tone, p.y, 0.0, p.spread) for p in ranked]
-    start = average([v for g in groups for v in g.of(lambda e: e.initial.get(METRIC)) if _moved(g)])
+    metric = headline(groups)
+    start = average([v for g in groups for v in g.of(lambda e: e.initial.get(metric)) if _moved(g)])
     if start is not None:
         rows.append(Point("before training", "tone-other", 100 * start, 0.0))
-    title = f"{METRIC} of every strategy"
+    name = spoken(metric)
+    title = f"{name} of every strategy"
 
     def draw(across: float) -> str:
-        return dot_rows(rows, across=across, title=title, x_name=f"{METRIC}, %")
+        return dot_rows(rows, across=across, title=title, x_name=f"{name}, %")
 
     return both(lambda: draw(WIDE * 2 / 3), lambda: draw(NARROW))
 
@@ -113,8 +116,9 @@ def freshness(groups: Sequence[Group], reading: str) -> str:
 def curves(groups: Sequence[Group], against: str) -> str:
     """Draw recall during the runs, against `seconds` or `steps`; a mean over the seeds."""
     lines = []
+    metric = headline(groups)
     for group in groups:
-        measured = group.curve(METRIC)
+        measured = group.curve(metric)
         line = _line(group.name, tone(group.strategy), measured, 100.0)
         if against == "seconds":
             clock = {step: fmean(seconds) for step, seconds in group.curve("seconds")}
@@ -126,13 +130,14 @@ def curves(groups: Sequence[Group], against: str) -> str:
         return ""
     # Those that matter last, above the rest.
     lines.sort(key=lambda line: line.tone in _TONES.values())
-    title = f"{METRIC} against {against}"
+    name = spoken(metric)
+    title = f"{name} against {against}"
 
     # A phone has no room for many names: there the grey lines are company for the others.
     fewer = [replace(n, quiet=len(lines) > 5 and n.tone == "tone-other") for n in lines]
 
     def draw(drawn: Sequence[Line], size: tuple[float, float]) -> str:
-        return line_chart(drawn, size=size, title=title, x_name=against, y_name=f"{METRIC}, %")
+        return line_chart(drawn, size=size, title=title, x_name=against, y_name=f"{name}, %")
 
     return both(lambda: draw(lines, (WIDE, 420.0)), lambda: draw(fewer, (NARROW, 380.0)))
 

@@ -3,9 +3,18 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from unstale.report.entries import Entry, Group, Record, average, number, spread
+from unstale.report.entries import (
+    Entry,
+    Group,
+    Record,
+    average,
+    headline,
+    number,
+    spoken,
+    spread,
+)
 from unstale.report.escape import escape
-from unstale.report.figures import METRIC, tone
+from unstale.report.figures import tone
 from unstale.report.table import SHOWN
 from unstale.report.words import duration, gap_recovered, look_up, trained
 
@@ -39,12 +48,12 @@ def results_table(groups: Sequence[Group]) -> str:
 
 def comparison_table(groups: Sequence[Group], summary: Record) -> str:
     """Build the table of what the differences mean, if the results say so."""
-    ranked = _ranked(groups)
+    ranked, metric = _ranked(groups), headline(groups)
     columns = _filled(
         {
-            "gap recovered": [_gap(summary, g) for g in ranked],
-            "p vs stale": [_p(summary, g, "stale") for g in ranked],
-            "p vs exhaustive": [_p(summary, g, "exhaustive") for g in ranked],
+            "gap recovered": [_gap(summary, g, metric) for g in ranked],
+            "p vs stale": [_p(summary, g, "stale", metric) for g in ranked],
+            "p vs exhaustive": [_p(summary, g, "exhaustive", metric) for g in ranked],
         }
     )
     if not columns:
@@ -52,16 +61,17 @@ def comparison_table(groups: Sequence[Group], summary: Record) -> str:
     said = []
     if "gap recovered" in columns:
         said.append(
-            f"Gap recovered: where {METRIC} stands from stale (0%) to exhaustive (100%), with "
-            f"its 95% interval."
+            f"Gap recovered: where {spoken(metric)} stands from stale (0%) to exhaustive (100%), "
+            "with its 95% interval."
         )
     if len(columns) > 1 or not said:
-        said.append(f"p: of a paired t-test of {METRIC} over the queries.")
+        said.append(f"p: of a paired t-test of {spoken(metric)} over the queries.")
     return _table("comparison", ranked, columns, "", " ".join(said))
 
 
 def _ranked(groups: Sequence[Group]) -> list[Group]:
-    return sorted(groups, key=lambda g: -(g.mean(METRIC) or 0.0))
+    metric = headline(groups)
+    return sorted(groups, key=lambda g: -(g.mean(metric) or 0.0))
 
 
 def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -118,8 +128,8 @@ def _mean(
     return "" if mean is None else write(mean)
 
 
-def _gap(summary: Record, group: Group) -> str:
-    gap = gap_recovered(summary, group.strategy)
+def _gap(summary: Record, group: Group, metric: str) -> str:
+    gap = gap_recovered(summary, group.strategy, metric)
     if gap is None:
         return ""
     value, low, high = gap
@@ -133,8 +143,8 @@ def _signed(value: float) -> str:
     return f"{round(100 * value)}".replace("-", "&minus;")
 
 
-def _p(summary: Record, group: Group, against: str) -> str:
-    p = number(look_up(summary, "p_value", against, group.strategy, METRIC))
+def _p(summary: Record, group: Group, against: str, metric: str) -> str:
+    p = number(look_up(summary, "p_value", against, group.strategy, metric))
     if p is None:
         return ""
     return "&lt;&nbsp;0.001" if p < 0.001 else f"{p:.3f}"

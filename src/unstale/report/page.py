@@ -6,10 +6,10 @@ from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
-from unstale.report.entries import Group, Record, group_runs
+from unstale.report.entries import Group, Record, group_runs, headline, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.examples import examples_html
-from unstale.report.figures import METRIC, curves, freshness, tradeoff
+from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.results import RESULTS, read_results
 from unstale.report.words import key_figures, sentences
@@ -101,7 +101,7 @@ def _tradeoff_words(groups: list[Group]) -> tuple[str, str]:
             "Up is better, left is cheaper. The axis is logarithmic beyond its start, so that 0 "
             "has a place on it.",
         )
-    return f"{METRIC} by strategy", ""
+    return f"{spoken(headline(groups))} by strategy", ""
 
 
 def _freshness(groups: list[Group]) -> str:
@@ -119,7 +119,7 @@ def _freshness(groups: list[Group]) -> str:
 def _curves(groups: list[Group]) -> str:
     charts = {f"against {x}": curves(groups, x) for x in ("seconds", "steps")}
     about = "Means over the seeds. The clock counts training, refreshes included, not measuring."
-    return _section(f"{METRIC} during training", about, _switch(charts))
+    return _section(f"{spoken(headline(groups))} during training", about, _switch(charts))
 
 
 def _switch(choices: dict[str, str]) -> str:

@@ -17,18 +17,18 @@ def summarise(
     """Compare strategies.
 
     Args:
-        values: By strategy, seed and metric: one number a query.
+        values: By strategy, seed and metric: one number a query. A strategy may lack a metric.
         references: Those that the others are tested against.
 
     Returns:
         `mean`, `std` (over seeds), `seeds`, `p_value[reference][strategy][metric]`,
         `gap_recovered[strategy][metric]` and `gap_recovered_interval`.
     """
-    metrics = list(next(iter(next(iter(values.values())).values())))
+    metrics = {s: list(next(iter(by_seed.values()))) for s, by_seed in values.items()}
     summary: dict[str, Any] = {
         "seeds": {s: sorted(by_seed) for s, by_seed in values.items()},
-        "mean": {s: {m: _means(v, m).mean() for m in metrics} for s, v in values.items()},
-        "std": {s: {m: _std(v, m) for m in metrics} for s, v in values.items()},
+        "mean": {s: {m: _means(v, m).mean() for m in metrics[s]} for s, v in values.items()},
+        "std": {s: {m: _std(v, m) for m in metrics[s]} for s, v in values.items()},
         "p_value": {},
         "gap_recovered": {},
         "gap_recovered_interval": {},
@@ -36,7 +36,11 @@ def summarise(
     for reference in references:
         if reference in values:
             summary["p_value"][reference] = {
-                s: {m: paired_p_value(_of(v, m), _of(values[reference], m)) for m in metrics}
+                s: {
+                    m: paired_p_value(_of(v, m), _of(values[reference], m))
+                    for m in metrics[s]
+                    if m in metrics[reference]
+                }
                 for s, v in values.items()
                 if s != reference
             }
@@ -44,7 +48,8 @@ def summarise(
         for strategy, by_seed in values.items():
             gaps = {
                 m: gap_recovered(_of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m))
-                for m in metrics
+                for m in metrics[strategy]
+                if m in metrics[FLOOR] and m in metrics[CEILING]
             }
             summary["gap_recovered"][strategy] = {m: g.value for m, g in gaps.items()}
             summary["gap_recovered_interval"][strategy] = {

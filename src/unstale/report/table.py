@@ -1,5 +1,6 @@
 """Results as a table for the terminal."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich import box
@@ -7,13 +8,17 @@ from rich.console import Console
 from rich.table import Table
 
 SHOWN = {
+    "exact_match": "EM",
+    "f1": "F1",
+    "answer_recall": "answer in k",
     "recall@1": "R@1",
     "recall@10": "R@10",
     "recall@100": "R@100",
     "mrr@10": "MRR@10",
     "ndcg@10": "nDCG@10",
 }
-TERMINAL = {m: name for m, name in SHOWN.items() if m != "mrr@10"}  # what 80 columns hold
+TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
+_READ = {m: SHOWN[m] for m in ("exact_match", "f1", "answer_recall", "recall@1", "recall@10")}
 
 
 def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
@@ -21,16 +26,17 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
-    for name in (*TERMINAL.values(), "seen", "re-embedded", "time"):
+    columns = _columns(runs)
+    for name in (*columns.values(), "seen", "re-embedded", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     if runs[0]["steps"]:
-        table.add_row("before", *_percent(runs[0]["initial_metrics"]), "", "", "")
+        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns), "", "", "")
     for run in runs:
         seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
         name = f"{run['strategy']}{seed}" if run["steps"] else "as it is"
         seconds = f"{run['seconds']['total']:.0f} s"
         reembedded = f"{run['targets_reembedded']:,}"
-        table.add_row(name, *_percent(run["metrics"]), _seen(run), reembedded, seconds)
+        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), reembedded, seconds)
     if any(run["freshness"] for run in runs):
         table.caption = caption
     Console().print(table)
@@ -41,8 +47,14 @@ def p_text(p: float | None) -> str:
     return "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}")
 
 
-def _percent(metrics: dict[str, float]) -> list[str]:
-    return [f"{100 * metrics[name]:.1f}" for name in TERMINAL]
+def _columns(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """Choose the metrics that fit in a terminal: those of answers, if there are any."""
+    there = {name for run in runs for name in run["metrics"]}
+    return {m: n for m, n in (_READ if "exact_match" in there else TERMINAL).items() if m in there}
+
+
+def _percent(metrics: dict[str, float], columns: Iterable[str]) -> list[str]:
+    return [f"{100 * metrics[name]:.1f}" if name in metrics else "" for name in columns]
 
 
 def _seen(run: dict[str, Any]) -> str:
@@ -57,14 +69,18 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     """Print the mean over seeds of every strategy, its spread, and the gap it recovers."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
-    for name in (*TERMINAL.values(), "gap", "p", "re-embedded", "steps/s"):
+    columns = _columns(runs)
+    judged = "exact_match" if "exact_match" in columns else "recall@10"
+    for name in (*columns.values(), "gap", "p", "re-embedded", "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("before", *[f"{100 * runs[0]['initial_metrics'][m]:.1f}" for m in TERMINAL])
+    start = max((run["initial_metrics"] for run in runs), key=len)
+    table.add_row("before", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
-        cells = [f"{100 * mean[m]:.1f}±{100 * summary['std'][strategy][m]:.1f}" for m in TERMINAL]
-        gap = summary["gap_recovered"].get(strategy, {}).get("recall@10")
-        p = summary["p_value"].get("stale", {}).get(strategy, {}).get("recall@10")
+        std = summary["std"][strategy]
+        cells = [f"{100 * mean[m]:.1f}±{100 * std[m]:.1f}" if m in mean else "" for m in columns]
+        gap = summary["gap_recovered"].get(strategy, {}).get(judged)
+        p = summary["p_value"].get("stale", {}).get(strategy, {}).get(judged)
         speed = sum(run["steps_per_second"] for run in own) / len(own)
         table.add_row(
             strategy,
@@ -74,5 +90,6 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
             f"{own[0]['targets_reembedded'] + own[0]['targets_sampled']:,}",
             f"{speed:.1f}",
         )
-    table.caption = "gap: of stale to exhaustive, recovered at R@10; p: R@10 against stale, paired"
+    name = columns[judged]
+    table.caption = f"gap: of stale to exhaustive, recovered at {name}; p: against stale, paired"
     Console(width=max(100, Console().width)).print(table)

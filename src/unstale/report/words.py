@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unstale.report.entries import Group, Record, average, number
+from unstale.report.entries import Group, Record, average, headline, number, spoken
 from unstale.report.escape import escape
-from unstale.report.figures import METRIC
 
 
 def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str]]:
@@ -15,12 +14,13 @@ def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str
     if shown is None or best is None:
         return []
     figures = []
-    if (recall := shown.mean(METRIC)) is not None:
-        caption = f"{METRIC}, {escape(shown.name)}"
+    metric = headline(groups)
+    if (recall := shown.mean(metric)) is not None:
+        caption = f"{spoken(metric)}, {escape(shown.name)}"
         if best is not shown:
-            caption += f"; {escape(best.name)} reached {100 * (best.mean(METRIC) or 0):.1f}%"
+            caption += f"; {escape(best.name)} reached {100 * (best.mean(metric) or 0):.1f}%"
         figures.append((f"{100 * recall:.1f}%", caption))
-    if gap := gap_recovered(summary, shown.strategy):
+    if gap := gap_recovered(summary, shown.strategy, metric):
         caption = "of the gap from stale to exhaustive recovered"
         figures.append((f"{100 * gap[0]:.0f}%", caption))
     if trained(shown):
@@ -52,8 +52,9 @@ def trained(group: Group) -> bool:
 
 def best_group(groups: Sequence[Group]) -> Group | None:
     """Find the strategy with the best mean recall."""
-    measured = [g for g in groups if g.mean(METRIC) is not None]
-    return max(measured, key=lambda g: g.mean(METRIC) or 0.0, default=None)
+    metric = headline(groups)
+    measured = [g for g in groups if g.mean(metric) is not None]
+    return max(measured, key=lambda g: g.mean(metric) or 0.0, default=None)
 
 
 def corrected_group(groups: Sequence[Group]) -> Group | None:
@@ -62,7 +63,7 @@ def corrected_group(groups: Sequence[Group]) -> Group | None:
 
 
 def gap_recovered(
-    summary: Record, strategy: str, metric: str = METRIC
+    summary: Record, strategy: str, metric: str
 ) -> tuple[float, float | None, float | None] | None:
     """Return `(value, low, high)` of the gap between stale and exhaustive, if it is there."""
     value = number(look_up(summary, "gap_recovered", strategy, metric))
@@ -133,18 +134,19 @@ def _outcome(groups: Sequence[Group]) -> str:
     best = best_group(groups)
     if best is None:
         return ""
-    recall = best.mean(METRIC) or 0.0
+    metric = headline(groups)
+    recall, name = best.mean(metric) or 0.0, spoken(metric)
     if not trained(best):
-        return f"As it is, the encoder reaches a {METRIC} of <strong>{100 * recall:.1f}%</strong>."
+        return f"As it is, the encoder reaches a {name} of <strong>{100 * recall:.1f}%</strong>."
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
-    words += f" a {METRIC} of <strong>{100 * recall:.1f}%</strong>"
-    if (start := average(best.of(lambda e: e.initial.get(METRIC)))) is not None:
+    words += f" a {name} of <strong>{100 * recall:.1f}%</strong>"
+    if (start := average(best.of(lambda e: e.initial.get(metric)))) is not None:
         words += f", from {100 * start:.1f}% before training"
     corrected, stale = corrected_group(groups), _named(groups, "stale")
     words += "."
     if corrected and stale:
-        ours, theirs = corrected.mean(METRIC), stale.mean(METRIC)
+        ours, theirs = corrected.mean(metric), stale.mean(metric)
         if ours is not None and theirs is not None:
             gain = 100 * (ours - theirs)
             side = "above" if gain >= 0 else "below"
@@ -154,7 +156,8 @@ def _outcome(groups: Sequence[Group]) -> str:
 
 def _gap(groups: Sequence[Group], summary: Record) -> str:
     corrected = corrected_group(groups)
-    gap = gap_recovered(summary, corrected.strategy) if corrected else None
+    metric = headline(groups)
+    gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
     if not gap:
         return ""
     value, low, high = gap
@@ -163,7 +166,8 @@ def _gap(groups: Sequence[Group], summary: Record) -> str:
         between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%)"
     return (
         f"The corrector recovered <strong>{100 * value:.0f}%</strong>{between} of the gap in "
-        f"{METRIC} between never re-embedding (stale) and re-embedding on a schedule (exhaustive)."
+        f"{spoken(metric)} between never re-embedding (stale) and re-embedding on a schedule "
+        "(exhaustive)."
     )
 
 

@@ -30,12 +30,11 @@ _TIMED = "seconds.json"
 @final
 @dataclass(frozen=True)
 class Cell:
-    """One training: where it goes, what it is called, where it starts, what `train` is told."""
+    """One training: where it goes, what it is called, and how it is done, anew or resumed."""
 
     folder: Path
     name: str
-    encoder: Callable[[], SentenceTransformer]  # loads the start anew: training is in place
-    settings: Mapping[str, Any]
+    train: Callable[[Path, bool], dict[str, Any]]  # of its folder; returns its entry
 
 
 class Finished(NamedTuple):
@@ -43,6 +42,15 @@ class Finished(NamedTuple):
 
     entry: dict[str, Any]
     values: dict[str, Float[ndarray, " q"]]
+
+
+def training(
+    dataset: RetrievalDataset,
+    encoder: Callable[[], SentenceTransformer],
+    settings: Mapping[str, Any],
+) -> Callable[[Path, bool], dict[str, Any]]:
+    """Return how to do a cell by Algorithm 1, from an encoder that is loaded anew for it."""
+    return lambda folder, resume: train(dataset, encoder(), folder, **settings, resume=resume)
 
 
 def check_cell(
@@ -58,16 +66,13 @@ def check_cell(
     check_settings(dataset, model, **{name: values[name] for name in wanted})
 
 
-def run_cells(
-    dataset: RetrievalDataset, cells: Sequence[Cell], *, keep_models: bool = True
-) -> Iterator[Finished]:
+def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Finished]:
     """Train the cells that are not finished, and yield what each of all of them left."""
     for i, cell in enumerate(cells, 1):
         if not (cell.folder / CELL).exists():
             print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
             begun = (cell.folder / "checkpoints").exists()
-            entry = train(dataset, cell.encoder(), cell.folder, **cell.settings, resume=begun)
-            write_json(cell.folder / CELL, entry)
+            write_json(cell.folder / CELL, cell.train(cell.folder, begun))
         if not keep_models:
             shutil.rmtree(cell.folder / "model", ignore_errors=True)
         entry = json.loads((cell.folder / CELL).read_text("utf-8"))

@@ -1,0 +1,92 @@
+"""`unstale rag`."""
+
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from transformers import TrainingArguments
+
+from unstale.cli.encoder import open_encoder
+from unstale.cli.folders import open_output, save_config
+from unstale.cli.options_rag import Rag
+from unstale.cli.train import check_trainer
+from unstale.errors import InputError
+from unstale.rag.job import train_rag
+from unstale.rag.load import load_questions
+from unstale.rag.questions import QuestionSet
+from unstale.rag.reader import Reader, load_reader
+from unstale.rag.settings import check_rag_settings, find_rag_strategy
+from unstale.rag.tiny_reader import tiny_reader
+from unstale.report.results import RESULTS, write_results
+from unstale.report.table import print_runs
+from unstale.training.settings import hidden_widths
+
+
+def run(chosen: Rag) -> None:
+    """Check everything, train retriever and reader, and write the results."""
+    check_trainer(chosen.trainer, TrainingArguments)
+    open_output(
+        chosen.output,
+        overwrite=chosen.overwrite,
+        resume=chosen.resume,
+        dry=True,
+        needs=(chosen.data, chosen.retriever, chosen.reader, chosen.buffer),
+    )
+    find_rag_strategy(chosen.strategy)
+    questions = load_questions(chosen.data)
+    retriever = open_encoder(chosen, dropout=chosen.dropout)
+    reader = open_reader(chosen, questions, retriever)
+    settings = check_rag_flags(questions, retriever, reader, chosen)
+    output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
+    save_config(output, "rag", chosen)
+    result = train_rag(questions, retriever, reader, output, **settings)
+    write_results(output, questions.counts, [result])
+    title = f"{questions.dataset.name}, {chosen.eval_split} split, in percent"
+    print_runs([result], title=title)
+    print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
+    print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
+
+
+def open_reader(chosen: Rag, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
+    """Load the reader that the flags describe, on the retriever's device."""
+    limits = {"max_length": chosen.reader_max_length, "answer_length": chosen.answer_length}
+    if chosen.reader == "tiny":
+        texts = questions.texts()
+        return tiny_reader(texts, seed=chosen.seed, device=retriever.device, **limits)
+    return load_reader(
+        chosen.reader,
+        dropout=chosen.dropout,
+        device=retriever.device,
+        trust_remote_code=chosen.trust_remote_code,
+        **limits,
+    )
+
+
+def check_rag_flags(
+    questions: QuestionSet, retriever: SentenceTransformer, reader: Reader, chosen: Rag
+) -> dict[str, Any]:
+    """Refuse flags that cannot work, or return the arguments of `train_rag`."""
+    settings = rag_settings(chosen)
+    checked = signature(check_rag_settings).parameters.keys() & settings.keys()
+    told = {name: settings[name] for name in checked}
+    check_rag_settings(questions, retriever, reader, **told)
+    return settings
+
+
+def rag_settings(chosen: Rag) -> dict[str, Any]:
+    """Return the arguments of `train_rag`; flags have their names."""
+    rate = chosen.reader_lr
+    if rate is None:
+        rate = 3e-3 if chosen.reader == "tiny" else 1e-4
+    if rate <= 0:
+        raise InputError(f"expected reader learning rate > 0, not {rate}")
+    changes: dict[str, Any] = {
+        "corrector_hidden": hidden_widths(chosen.corrector_hidden),
+        "buffer": Path(chosen.buffer) if chosen.buffer else None,
+        "reader_lr": rate,
+    }
+    names = signature(train_rag).parameters.keys() & {f.name for f in fields(chosen)}
+    own = names - {"retriever", "reader", "output"}
+    return {name: getattr(chosen, name) for name in own} | changes

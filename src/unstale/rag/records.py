@@ -1,0 +1,70 @@
+"""Questions with answers as NQ-open, TriviaQA and HotPotQA write them.
+
+A record is known by its keys, so a file needs no label. What it may hold:
+
+- the question: `question`, or TriviaQA's `Question`;
+- answers: `answers`, `answer` or Atlas's `target`, a text or a list; TriviaQA's `answer` or
+  `Answer`, an object with a value and aliases; SQuAD's `answers.text`;
+- contexts: `ctxs` or `passages` (objects with title and text), or HotPotQA's `context` (title and
+  sentences), whose `supporting_facts` name the relevant ones.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from unstale.data.gather import Example, Target
+from unstale.data.lines import objects, show, strings, text
+from unstale.errors import InputError
+
+Record = dict[str, Any]
+_IDS = ("_id", "id", "question_id", "QuestionId")
+
+
+def parse_record(record: Record, where: str) -> Example:
+    """Read one record; `where` names it in errors."""
+    question = text(record.get("question", record.get("Question")), "question", where)
+    answers = _answers(record, where)
+    if not answers:
+        raise InputError(f"{where}: the question {show(question)} has no answer")
+    id = next((str(record[key]) for key in _IDS if key in record), None)
+    return Example(id, question, *_contexts(record, where), answers)
+
+
+def _answers(record: Record, where: str) -> list[str]:
+    """Collect every way that a record gives an answer, without repeats."""
+    found: list[str] = []
+    for name in ("answers", "answer", "Answer", "target"):
+        value = record.get(name)
+        parts: Sequence[object] = [value]
+        if isinstance(value, dict):
+            lower = {key.lower(): part for key, part in value.items()}
+            parts = [lower.get("value"), lower.get("text"), lower.get("aliases")]
+        for part in parts:
+            found += strings([part] if isinstance(part, str) else part or [], name, where)
+    return list(dict.fromkeys(answer for answer in found if answer.strip()))
+
+
+def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
+    """Return the contexts that are said to support the answer, and the others."""
+    key = "ctxs" if "ctxs" in record else "passages"
+    if record.get(key) is not None:
+        listed = [(c.get("title") or "", c.get("text")) for c in objects(record, key, where)]
+        return [], [_target(title, body, where) for title, body in listed]
+    pairs, facts = record.get("context"), record.get("supporting_facts") or []
+    if isinstance(pairs, dict):  # as the hub stores HotPotQA: by columns
+        pairs = list(zip(pairs.get("title", []), pairs.get("sentences", []), strict=False))
+    if not isinstance(pairs, list):  # another set's `context`, a text: not a corpus
+        return [], []
+    titles = facts.get("title", []) if isinstance(facts, dict) else [f[0] for f in facts if f]
+    sides: tuple[list[Target], list[Target]] = ([], [])
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InputError(f"{where}: a context must be [title, sentences], not {show(pair)}")
+        title, sentences = pair
+        body = "".join(strings(sentences, "context", where))
+        sides[0 if title in titles else 1].append(_target(title, body, where))
+    return sides
+
+
+def _target(title: object, body: object, where: str) -> Target:
+    return Target(None, text(title, "title", where).strip(), text(body, "text", where).strip())

@@ -1,0 +1,68 @@
+"""`unstale rag`, `answer` and `compare --reader`, as a user types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.main import main
+
+FLAGS = "--k 2 --batch-size 8 --corrector-hidden 16 --probe-queries 4 --probe-targets 20".split()
+
+
+def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    words = ["rag", "--data", str(beir), "--retriever", str(bert_folder), "--output", str(run)]
+    assert main([*words, *FLAGS, "--steps", "3", "--save-steps", "2", "--layers", "1"]) == 0
+    entry = json.loads((run / "results.json").read_text())["runs"][0]
+    assert {"exact_match", "f1", "answer_recall", "recall@10"} <= entry["metrics"].keys()
+    assert "EM" in capsys.readouterr().out
+    assert main(["answer", "which river was deep?", "--run", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "P(y|x)" in shown
+    assert "The" in shown
+    assert main(["report", str(run)]) == 0
+    assert "exact match" in (run / "report.html").read_text().lower()
+    assert main(["rag", "--resume", "--output", str(run)]) == 0  # the folder knows its flags
+
+
+def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
+    words = ["compare", "--data", str(beir), "--model", str(bert_folder), "--reader", "tiny"]
+    words += ["--strategies", "none,frozen,stale,corrected,exhaustive", "--seeds", "0"]
+    words += ["--steps", "2", "--batch-size", "8", "--rag.k", "2", "--refresh", "1"]
+    words += ["--probe-queries", "4", "--probe-targets", "20", "--layers", "1"]
+    output = tmp_path / "compare"
+    assert main([*words, "--output", str(output)]) == 0
+    results = json.loads((output / "results.json").read_text())
+    assert [r["strategy"] for r in results["runs"]] == [
+        "none", "frozen", "stale", "corrected", "exhaustive",
+    ]  # fmt: skip
+    assert "exact_match" in results["summary"]["mean"]["none"]
+    assert "answer_recall" in results["summary"]["mean"]["frozen"]
+    assert "exhaustive" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rag", "--reader", "nowhere/reader"], "cannot load the reader 'nowhere/reader'"),
+        (["rag", "--strategy", "uniform"], "unknown strategy 'uniform'; choose from none, frozen"),
+        (["rag", "--k", "500"], "k must be from 1 to the corpus's 120 targets"),
+        (["compare", "--reader", "tiny", "--rag.kk", "3", "--strategies", "none"], "has no kk"),
+        (["compare", "--rag.k", "3"], "belong to a comparison with a --reader"),
+    ],
+)
+def test_bad_flags_are_one_clear_line(
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys, words: list[str], message: str
+) -> None:
+    name = "--retriever" if words[0] == "rag" else "--model"
+    output = tmp_path / "run"
+    words = [*words, "--data", str(beir), name, str(bert_folder), "--output", str(output)]
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_ask_what_is_no_run(tmp_path: Path, capsys) -> None:
+    assert main(["answer", "who?", "--run", str(tmp_path)]) == 2
+    assert "is not a finished run of `unstale rag`" in capsys.readouterr().err

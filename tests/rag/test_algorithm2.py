@@ -1,0 +1,128 @@
+"""Algorithm 2: which weights each loss moves, what is encoded, and by which formulas."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.encoders.embed import embed_targets
+from unstale.encoders.load import load_encoder
+from unstale.encoders.tokenise import target_tokens
+from unstale.rag.algorithm2 import RetrieverReaderLoss
+from unstale.rag.questions import QuestionSet
+from unstale.rag.reader import Reader, reader_input
+from unstale.training.strategies import Recipe, build_miner
+
+ROWS = torch.tensor([3, 40, 77, 101])
+
+
+@pytest.fixture
+def retriever(bert_folder) -> SentenceTransformer:
+    return load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")
+
+
+def algorithm(
+    questions: QuestionSet, retriever: SentenceTransformer, reader: Reader, **options
+) -> RetrieverReaderLoss:
+    tokens = target_tokens(retriever, questions.dataset, progress=False)
+    vectors = embed_targets(retriever, tokens, torch.arange(len(tokens)).numpy())
+    buffer = TargetBuffer([vectors])
+    torch.manual_seed(0)
+    recipe = Recipe(len(tokens), buffer, steps=10, corrector_hidden=(8,))
+    strategy = options.pop("strategy", "corrected")
+    miner = build_miner(strategy, recipe)
+    return RetrieverReaderLoss(retriever, reader, miner, tokens, questions, k=3, **options)
+
+
+def gradients(loss: torch.Tensor, module: torch.nn.Module) -> float:
+    own = [p for p in module.parameters() if p.requires_grad]
+    found = torch.autograd.grad(loss, own, retain_graph=True, allow_unused=True)
+    return sum(float(g.abs().sum()) for g in found if g is not None)
+
+
+@pytest.mark.parametrize("fusion", ["fid", "marginal"])
+def test_each_loss_moves_its_own_weights(questions, retriever, reader, fusion: str) -> None:
+    whole = algorithm(questions, retriever, reader, fusion=fusion)
+    losses = whole(ROWS)
+    moved = {
+        (name, part): gradients(losses[name], module) > 0
+        for name in losses
+        for part, module in [("f, g", whole.model), ("reader", reader), ("h", whole.miner)]
+        if losses[name].requires_grad
+    }
+    assert moved == {
+        ("reader_loss", "f, g"): fusion == "marginal",
+        ("reader_loss", "reader"): True,
+        ("reader_loss", "h"): False,
+        ("retriever_loss", "f, g"): True,
+        ("retriever_loss", "reader"): False,
+        ("retriever_loss", "h"): False,
+        ("corrector_loss", "f, g"): False,
+        ("corrector_loss", "reader"): False,
+        ("corrector_loss", "h"): True,
+    }
+
+
+@pytest.mark.parametrize("fusion", ["fid", "marginal"])
+def test_the_reader_encodes_every_pair_once(questions, retriever, reader, fusion: str) -> None:
+    whole = algorithm(questions, retriever, reader, fusion=fusion)
+    seen = []
+    encoder = reader.model.get_encoder()
+    encoder.register_forward_hook(lambda m, args, out: seen.append(len(out.last_hidden_state)))
+    whole(ROWS)
+    assert seen == [4 * 3]
+
+
+def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, reader) -> None:
+    """Per question, per target, with plain T5 and plain softmaxes; neither batch nor padding."""
+    whole = algorithm(questions, retriever, reader)
+    losses = whole(ROWS)
+    dataset, scale = questions.dataset, whole.scale
+    token_nll, tokens, distilled = 0.0, 0, 0.0
+    for row in ROWS.tolist():
+        with torch.no_grad():
+            question = dataset.queries[row]
+            x = torch.tensor(retriever.encode_query(question))
+            mined = whole._mine(x[None], torch.tensor([row]))[0]
+            texts = dataset.targets.take(mined.numpy())
+            y = torch.tensor(retriever.encode_document(texts))
+            p = torch.softmax(scale * y @ x, 0)
+            labels = reader.labels(questions.answers[row])
+            parts = [reader.encode([reader_input(question, t)]) for t in texts]
+            likely = torch.stack([reader.log_probs(e, labels).sum().exp() for e in parts])
+            p_a = likely / likely.sum()
+            distilled -= float((p_a * p.log()).sum()) / len(ROWS)
+            fused = reader.encode([reader_input(question, t) for t in texts]).fused(3)
+            token_nll -= float(reader.log_probs(fused, labels).sum())
+            tokens += labels.numel()
+    assert losses["reader_loss"].item() == pytest.approx(token_nll / tokens / 2, rel=1e-4)
+    assert losses["retriever_loss"].item() == pytest.approx(distilled / 2, rel=1e-4)
+
+
+def test_order_of_the_batch_changes_nothing(questions, retriever, reader) -> None:
+    whole = algorithm(questions, retriever, reader)
+    first = whole(ROWS)
+    turned = whole(ROWS.flip(0))
+    for name, value in first.items():
+        torch.testing.assert_close(value, turned[name], atol=1e-5, rtol=1e-5)
+
+
+def test_frozen_trains_the_reader_only(questions, retriever, reader) -> None:
+    retriever.requires_grad_(False)
+    whole = algorithm(questions, retriever, reader, strategy="stale", frozen=True)
+    losses = whole(ROWS)
+    assert losses.keys() == {"reader_loss"}
+    losses["reader_loss"].backward()
+    assert all(p.grad is None for p in retriever.parameters())
+    assert any(p.grad.abs().sum() > 0 for p in reader.parameters())
+
+
+def test_without_retrieval_the_reader_sees_the_question_alone(questions, retriever, reader) -> None:
+    whole = algorithm(questions, retriever, reader)
+    whole.k = 0
+    alone = whole(ROWS)["reader_loss"]
+    texts = [reader_input(t, None) for t in questions.dataset.queries.take(ROWS.numpy())]
+    batch = reader.tokenizer(texts, padding=True, return_tensors="pt")
+    labels = reader.labels([questions.answers[r][0] for r in ROWS.tolist()])
+    torch.testing.assert_close(alone, reader.model(**batch, labels=labels).loss)
+    assert whole.record.counters.targets_trained == 0

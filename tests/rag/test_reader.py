@@ -1,0 +1,101 @@
+"""Fusion-in-Decoder against plain T5, and answering by either way."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from unstale.errors import InputError
+from unstale.rag.answering import answer, marginal
+from unstale.rag.reader import IGNORED, Encoded, Reader, load_reader, reader_input
+
+QUESTIONS = ["which river was deep?", "which castle was old and quiet?"]
+TARGETS = [
+    ["The river is deep.", "The river is loud and number 3 is here.", "The bread is old."],
+    ["The castle is old and quiet.", "The spider is golden.", "The castle is deep."],
+]
+
+
+def inputs() -> list[str]:
+    return [reader_input(q, t) for q, own in zip(QUESTIONS, TARGETS, strict=True) for t in own]
+
+
+def test_one_target_is_plain_t5(reader: Reader) -> None:
+    """Loss and generation of the stock model on the same input."""
+    texts = [reader_input(q, own[0]) for q, own in zip(QUESTIONS, TARGETS, strict=True)]
+    batch = reader.tokenizer(texts, padding=True, return_tensors="pt")
+    labels = reader.labels(["deep", "old and quiet"])
+    plain = reader.model(**batch, labels=labels)
+    encoded = reader.encode(texts).fused(1)
+    log_probs = reader.log_probs(encoded, labels)
+    ours = -log_probs.sum() / (labels != IGNORED).sum()
+    torch.testing.assert_close(ours, plain.loss)
+    stock = reader.model.generate(**batch, max_new_tokens=6, do_sample=False, num_beams=1)
+    decoded = [t.strip() for t in reader.tokenizer.batch_decode(stock, skip_special_tokens=True)]
+    assert reader.generate(encoded) == decoded
+
+
+def test_padding_and_order_change_nothing(reader: Reader) -> None:
+    """A question alone, or beside a longer one; its targets in another order."""
+    labels = reader.labels(["deep", "old and quiet"])
+    together = reader.log_probs(reader.encode(inputs()).fused(3), labels)
+    alone = reader.log_probs(reader.encode(inputs()[:3]).fused(3), reader.labels(["deep"]))
+    torch.testing.assert_close(together[:1, : alone.shape[1]], alone, atol=1e-5, rtol=1e-5)
+    turned = [inputs()[i] for i in (2, 0, 1)]
+    moved = reader.log_probs(reader.encode(turned).fused(3), reader.labels(["deep"]))
+    torch.testing.assert_close(moved, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_fused_gradients_equal_a_brute_force_concatenation(reader: Reader) -> None:
+    labels = reader.labels(["deep"])
+    reader.log_probs(reader.encode(inputs()[:3]).fused(3), labels).sum().backward()
+    ours = {n: p.grad.clone() for n, p in reader.named_parameters()}
+    reader.zero_grad()
+    parts = [reader.encode([text]) for text in inputs()[:3]]
+    whole = Encoded(torch.cat([p.states for p in parts], 1), torch.cat([p.mask for p in parts], 1))
+    reader.log_probs(whole, labels).sum().backward()
+    for name, parameter in reader.named_parameters():
+        torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_the_marginal_answer_is_the_best_by_brute_force(reader: Reader) -> None:
+    log_p = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]))
+    said = answer(reader, QUESTIONS, TARGETS, log_p, fusion="marginal")
+    for i, question in enumerate(QUESTIONS):
+        single = [reader.encode([reader_input(question, t)]) for t in TARGETS[i]]
+        proposed = {reader.generate(e)[0] for e in single}
+        scores = {}
+        for text in proposed:
+            labels = reader.labels([text])
+            likelihood = [reader.log_probs(e, labels).sum().exp() for e in single]
+            scores[text] = sum(p * x for p, x in zip(log_p[i].exp(), likelihood, strict=True))
+        assert said[i] == max(scores, key=scores.__getitem__)
+        whole = reader.encode([reader_input(question, t) for t in TARGETS[i]])
+        best = marginal(reader, whole, said[i], log_p[i])
+        torch.testing.assert_close(best, scores[said[i]].log(), atol=1e-4, rtol=1e-4)
+
+
+def test_what_is_cut_is_counted(reader: Reader) -> None:
+    reader.encode(["question: who? context: " + "river " * 60, "question: who?"])
+    assert (reader.truncated, reader.inputs) == (1, 2)
+
+
+def test_a_saved_reader_reads_the_same(reader: Reader, tmp_path) -> None:
+    reader.save(tmp_path / "reader")
+    again = load_reader(str(tmp_path / "reader"), max_length=40, answer_length=6)
+    labels = reader.labels(["deep", "old and quiet"])
+    ours = reader.log_probs(reader.encode(inputs()).fused(3), labels)
+    torch.testing.assert_close(again.log_probs(again.encode(inputs()).fused(3), labels), ours)
+
+
+def test_readers_that_cannot_read(reader: Reader, tmp_path) -> None:
+    BertModel(
+        BertConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1)
+    ).save_pretrained(tmp_path / "bert")
+    with pytest.raises(InputError, match="is a bert: a reader needs an encoder and a decoder"):
+        load_reader(str(tmp_path / "bert"))
+    reader.tokenizer.pad_token = None
+    reader.save(tmp_path / "padless")
+    with pytest.raises(InputError, match="no pad token"):
+        load_reader(str(tmp_path / "padless"))
+    with pytest.raises(InputError, match="cannot load the reader"):
+        load_reader(str(tmp_path / "nothing"))
