@@ -18,16 +18,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="A BEIR folder.")
     parser.add_argument("--output", type=Path, required=True, help="A folder that is not there.")
     parser.add_argument("--targets", type=int, required=True, help="How many targets to keep.")
+    parser.add_argument("--most-words", type=int, help="Keep only targets this short.")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    cut(chosen.data, chosen.output, chosen.targets, chosen.seed)
+    cut(chosen.data, chosen.output, chosen.targets, chosen.seed, chosen.most_words)
 
 
-def cut(data: Path, output: Path, targets: int, seed: int = 0) -> None:
+def cut(
+    data: Path, output: Path, targets: int, seed: int = 0, most_words: int | None = None
+) -> None:
     """Write the subset of `data` into `output`."""
     corpus = [json.loads(line) for line in (data / "corpus.jsonl").open("rb")]
     pages: dict[str, list[dict]] = {}
     for record in corpus:
+        if most_words is not None and len(record["text"].split()) > most_words:
+            continue
         pages.setdefault(record.get("title") or record["_id"], []).append(record)
     order = list(pages)
     random.Random(seed).shuffle(order)

@@ -177,6 +177,8 @@ def load_reader(
         raise InputError(f"cannot load the reader {name!r} ({reason})") from error
     if tokenizer.pad_token_id is None:
         raise InputError(f"the tokenizer of {name} has no pad token: inputs cannot be batched")
+    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
+        model.config.tie_word_embeddings = False  # as its weights are, whatever its config says
     model = model.float().to(device)
     if not dropout:
         silence_dropout(model)

@@ -1,0 +1,114 @@
+"""What does a step of Algorithm 2 cost, corrected against stale, and where does the time go?
+
+    python benchmarks/rag_step.py --data squad-5000 --retriever MODEL --reader flan-t5-small
+
+Steps of both strategies are interleaved in one run; the ratio is of medians. Shares are of forward
+passes by part, and of the backward pass and update together.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from unstale.buffer.embed import open_or_embed
+from unstale.encoders.load import default_towers, load_encoder
+from unstale.encoders.tokenise import target_tokens
+from unstale.rag.algorithm2 import RetrieverReaderLoss
+from unstale.rag.load import load_questions
+from unstale.rag.reader import load_reader
+from unstale.rag.tiny_reader import tiny_reader
+from unstale.training.strategies import Recipe, build_miner
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="facts")
+    parser.add_argument("--retriever", default="tiny")
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--target-max-length", type=int)
+    parser.add_argument("--reader", default="tiny")
+    parser.add_argument("--reader-max-length", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=768)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+
+    runs = {name: Run(name, chosen) for name in ("stale", "corrected")}
+    for step in range(chosen.steps + 2):
+        for run in runs.values():
+            run.step(record=step >= 2)  # the first two warm up
+    medians = {name: statistics.median(run.seconds) for name, run in runs.items()}
+    ratios = [c / s for s, c in zip(*(r.seconds for r in runs.values()), strict=True)]
+    result = {
+        "settings": {k: str(v) for k, v in vars(chosen).items()},
+        "seconds": medians,
+        "corrected_vs_stale": statistics.median(ratios),
+        "shares": {name: run.shares() for name, run in runs.items()},
+    }
+    print(json.dumps(result, indent=2))
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+class Run:
+    def __init__(self, strategy: str, chosen: argparse.Namespace) -> None:
+        torch.manual_seed(0)
+        questions = load_questions(chosen.data, progress=False)
+        retriever = load_encoder(
+            chosen.retriever,
+            towers=default_towers(chosen.retriever),
+            layers=chosen.layers,
+            target_max_length=chosen.target_max_length,
+            device="cpu",
+        )
+        reader = (
+            tiny_reader(questions.texts())
+            if chosen.reader == "tiny"
+            else load_reader(chosen.reader, max_length=chosen.reader_max_length)
+        )
+        dataset = questions.dataset
+        tokens = target_tokens(retriever, dataset)
+        with tempfile.TemporaryDirectory() as folder:
+            cache, _ = open_or_embed(retriever, dataset.targets, tokens, None, Path(folder) / "b")
+            buffer = cache.in_memory("cpu")
+        recipe = Recipe(
+            len(tokens), buffer, chosen.steps,
+            corrector_hidden=(chosen.hidden,), batch_size=chosen.batch_size,
+        )  # fmt: skip
+        miner = build_miner(strategy, recipe)
+        self.algorithm = RetrieverReaderLoss(
+            retriever, reader, miner, tokens, questions, k=chosen.k
+        )
+        self.rows = torch.from_numpy(questions.rows("train").copy())
+        self.size = chosen.batch_size
+        self.optimizer = torch.optim.AdamW(self.algorithm.parameters(), lr=1e-5)
+        self.seconds: list[float] = []
+
+    def step(self, *, record: bool) -> None:
+        step = self.algorithm.record.step
+        start = time.perf_counter()
+        losses = self.algorithm(self.rows[step * self.size : (step + 1) * self.size])
+        sum(losses.values()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.algorithm.record.step += 1
+        if record:
+            self.seconds.append(time.perf_counter() - start)
+        else:
+            self.algorithm.seconds = dict.fromkeys(self.algorithm.seconds, 0.0)
+
+    def shares(self) -> dict[str, float]:
+        total = sum(self.seconds)
+        parts = {f"{k} forward": v / total for k, v in self.algorithm.seconds.items()}
+        return {**parts, "backward and update": 1 - sum(parts.values())}
+
+
+if __name__ == "__main__":
+    main()
