@@ -14,6 +14,7 @@ from unstale.errors import InputError
 from unstale.experiments import (
     hard_negatives,
     hidden_units,
+    quality_per_second,
     sampling,
     starting_points,
     uniform_negatives,
@@ -116,6 +117,36 @@ def test_two_starts(small: dict, tmp_path: Path) -> None:
     assert json.loads(before[starting_points.TRAINED]) == pytest.approx(made["metrics"])
     assert before[AS_IT_IS] != before[starting_points.TRAINED]
     assert "Start: trained for retrieval" in (tmp_path / "table.md").read_text()
+
+
+def test_recipes_are_given_the_same_time(
+    small: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = {name: quality_per_second.RECIPES[name] for name in ("in-batch", "corrected")}
+    monkeypatch.setattr(quality_per_second, "RECIPES", two)
+    found = quality_per_second.run(tmp_path, **(small | {"steps": 4}), seeds=1, points=2)
+    timed = results(tmp_path / "timing")
+    pace = {row["variant"]: row["steps_per_second"] for row in timed["tables"][AS_IT_IS]}
+    fast, reference = found["tables"][AS_IT_IS]
+    assert reference["steps"] == 4
+    # All of the reference's time, its embedding too; in-batch has nothing to embed.
+    whole = timed["embedding_seconds"][AS_IT_IS] + 4 / pace["corrected"]
+    assert fast["steps"] == round(whole * pace["in-batch"])
+    for cell in found["cells"]:
+        assert cell["curve"][-1]["step"] == cell["steps"]
+        assert cell["curve"][-1]["recall@1"] == cell["metrics"]["recall@1"]
+    assert found["embedding_seconds"] == timed["embedding_seconds"]  # embedded once
+    assert (tmp_path / "figure.png").stat().st_size > 5_000
+    with pytest.raises(InputError, match="not one step of 'in-batch' fits"):
+        quality_per_second.run(tmp_path, **(small | {"steps": 4}), seeds=1, seconds=1e-9)
+    with pytest.raises(InputError, match="must name a strategy"):
+        quality_per_second.run(tmp_path, more={"late": {"steps": 3}})
+
+
+def test_the_steps_between_two_refreshes_stay() -> None:
+    recipes = {"exhaustive": {"strategy": "exhaustive"}}
+    told = quality_per_second._for_steps(recipes, {"exhaustive": 150}, 300)
+    assert told["exhaustive"]["refresh"] == 40  # 80 in 300 steps are 40 in 150
 
 
 @pytest.mark.parametrize("module", STUDIES, ids=lambda m: m.run.name)

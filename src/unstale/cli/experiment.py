@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, str] = {
     "hard-negatives": "unstale.experiments.hard_negatives:run",
     "hidden-units": "unstale.experiments.hidden_units:run",
     "migration": "unstale.experiments.migration:run",
+    "quality-per-second": "unstale.experiments.quality_per_second:run",
     "sampling": "unstale.experiments.sampling:run",
     "small-to-large": "unstale.experiments.small_to_large:run",
     "starting-points": "unstale.experiments.starting_points:run",

@@ -94,6 +94,8 @@ def grid_table(rows: Sequence[Mapping[str, Any]]) -> str:
         values = [row[name] for row in rows]
         columns[name] = ["", *("" if v is None else f"{100 * v:.0f}%" for v in values)]
     columns["re-embedded"] = ["", *(f"{row['targets_reembedded']:,.0f}" for row in rows)]
+    if len({row["steps"] for row in rows}) > 1:
+        columns["steps"] = ["", *(str(row["steps"]) for row in rows)]
     columns["steps/s"] = ["", *(f"{row['steps_per_second']:.2f}" for row in rows)]
     columns["training"] = ["", *(f"{row['training_seconds']:.0f} s" for row in rows)]
     kept = {name: cells for name, cells in columns.items() if any(cells)}
