@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.beir import read_beir
@@ -97,3 +97,18 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bert_model(bert_folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(bert_folder), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def write_cross_encoder():
+    """Write a cross-encoder of one layer and random weights into a folder."""
+
+    def write(folder: Path, outputs: int = 1, seed: int = 0) -> Path:
+        torch.manual_seed(seed)
+        sizes = {"hidden_size": 16, "intermediate_size": 16}
+        config = BertConfig(num_hidden_layers=1, num_attention_heads=2, num_labels=outputs, **sizes)
+        BertForSequenceClassification(config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(get_model_path()).save_pretrained(folder)
+        return folder
+
+    return write

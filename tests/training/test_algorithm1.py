@@ -11,7 +11,7 @@ from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, embed_targets, preprocess
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.miners import Corrected, InBatch, Mixed, Stale, Uniform
+from unstale.miners import Corrected, Filtered, Filters, InBatch, Mixed, Stale, Uniform
 from unstale.training.algorithm1 import FreshNegativesLoss
 
 
@@ -140,3 +140,46 @@ def test_bad_settings_are_refused(
     for bad in ({"scale": 0.0}, {"hard_negatives": -1}, {"corrector_weight": -1.0}):
         with pytest.raises(InputError, match="expected scale > 0"):
             setup(static_model, dataset, "stale", **bad)
+
+
+def test_what_a_filter_drops_is_no_negative_by_way_of_another_query(
+    static_model: SentenceTransformer,
+) -> None:
+    # Targets 0 and 1 are the labels, 2 is nearest to both queries. Filters drop it for query 0
+    # alone, whose score for it is above the bar; query 1 mines it.
+    texts = ["red castle", "old red castle", "a red castle here", "blue river"]
+    asked = ["a red castle here", "old castle"]
+    dataset = RetrievalDataset(
+        name="shared",
+        target_ids=Texts.of(list("abcd")),
+        targets=Texts.of(texts),
+        query_ids=Texts.of(["q", "r"]),
+        queries=Texts.of(asked),
+        qrels={"train": Qrels(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))},
+    )
+    loss = setup(static_model, dataset, "stale", hard_negatives=2)
+    loss.miner = Filtered(loss.miner, Filters(max_score=0.95), reach=4)
+    found = loss([preprocess(static_model, asked, "query")], torch.tensor([[0, 0], [1, 1]]))
+    q = embed(static_model, preprocess(static_model, asked, "query"), "query", unit=True)
+    g = embed(static_model, preprocess(static_model, texts, "document"), "document", unit=True)
+    scores = q @ g.T
+    assert scores[0, 2] > 0.95 > scores[1, 2]
+    # Query 0: everything but target 2. Query 1: mined 0 and 2, shares 3.
+    expected = [
+        -torch.log_softmax(20.0 * scores[0, [0, 1, 3]], dim=0)[0],
+        -torch.log_softmax(20.0 * scores[1, [1, 0, 2, 3]], dim=0)[0],
+    ]
+    torch.testing.assert_close(found["task_loss"], torch.stack(expected).mean())
+    counters = loss.record.counters
+    assert counters.candidates_dropped == {"max_score": 1}
+    assert (counters.candidates_considered, counters.negatives_missing) == (6, 0)
+
+
+def test_a_query_left_with_no_negative_of_its_own_still_trains(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    loss = setup(static_model, dataset, "stale", share_candidates=False)
+    loss.miner = Filtered(loss.miner, Filters(max_score=-2.0), reach=120)
+    found = loss(*batch(static_model, dataset))["task_loss"]
+    assert found == 0  # each softmax holds the label alone
+    assert loss.record.counters.negatives_missing == 4 * 3

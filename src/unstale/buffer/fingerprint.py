@@ -3,7 +3,6 @@
 import hashlib
 import json
 
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Module
 
@@ -11,6 +10,7 @@ from unstale.data.dataset import Texts
 from unstale.encoders.embed import is_cosine, prompt_of
 from unstale.encoders.load import max_length, tower_modules
 from unstale.encoders.tokenise import tokenizer_text
+from unstale.encoders.weights import hash_weights
 
 Fingerprint = dict[str, str | int | None]
 
@@ -21,7 +21,7 @@ def fingerprint(model: SentenceTransformer, targets: Texts) -> Fingerprint:
     Only the target's tower counts, so tied and separate towers that start equal share a buffer.
     """
     return {
-        "weights": _weights(model),
+        "weights": hash_weights(tower_modules(model, "document").state_dict()),
         "modules": _modules(model),
         "texts": targets.digest,
         "targets": len(targets),
@@ -47,15 +47,6 @@ def _modules(model: SentenceTransformer) -> str:
         config = module.get_config_dict() if isinstance(module, Module) else {}
         parts.append(f"{type(module).__name__} {json.dumps(config, sort_keys=True, default=str)}")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _weights(model: SentenceTransformer) -> str:
-    whole = hashlib.sha256()
-    for name, tensor in sorted(tower_modules(model, "document").state_dict().items()):
-        whole.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        flat = tensor.detach().cpu().contiguous().view(-1)
-        whole.update(memoryview(flat.view(torch.uint8).numpy()))
-    return whole.hexdigest()
 
 
 def _short(value: str | int | None) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from unstale.cli.options_filters import Filtering
+
 
 @dataclass
 class Shape:
@@ -55,13 +57,12 @@ class Output:
 
 
 @dataclass
-class Train(Output, Encoder):
+class Train(Output, Filtering, Encoder):
     """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
 
     Args:
-        data: A file or folder in any format that unstale reads (BEIR, DPR, Tevatron, ...; see the
-            page on formats), a name on the Hugging Face hub, or the built-in set docstrings,
-            which `docstrings:numpy,rich` makes of other packages.
+        data: Data in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
+            built-in set docstrings, which `docstrings:numpy,rich` makes of other packages.
         strategy: How negatives are chosen. corrected: search the stale cache through the
             corrector (the paper's method; corrected-mse: the other loss). stale: search it as it
             is (stale-frozen: and do not train the target tower). exhaustive: re-embed all targets
@@ -75,8 +76,7 @@ class Train(Output, Encoder):
         share_candidates: Let all queries of a batch share the candidates of all, as the paper.
         sampling: Take the top-k, or sample from the softmax by Gumbel-max.
         seed: Of data order, corrector and draws.
-        scale: The paper's beta, which multiplies scores, 1/temperature; default: 20 for cosines, 1
-            for dot products.
+        scale: The paper's beta, 1/temperature; default: 20 for cosines, 1 for dot products.
         learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.
         dropout: Keep the encoder's dropout while training.
         corrector_hidden: Width of the corrector's hidden layer (paper: 8192), a list such as

@@ -11,9 +11,11 @@ from transformers import TrainingArguments
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
+from unstale.cli.options_filters import Filtering
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
+from unstale.miners.filters import Filters
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 from unstale.training.job import train
@@ -57,8 +59,14 @@ def training_settings(chosen: options.Train) -> dict[str, Any]:
     """Return the arguments of `train`; flags have their names."""
     changes: dict[str, Any] = {"corrector_hidden": hidden_widths(chosen.corrector_hidden)}
     changes["buffer"] = Path(chosen.buffer) if chosen.buffer else None
+    changes["filters"] = chosen_filters(chosen)
     names = signature(train).parameters.keys() & {f.name for f in fields(chosen)}
     return {name: getattr(chosen, name) for name in names - {"model", "output"}} | changes
+
+
+def chosen_filters(chosen: Filtering) -> Filters:
+    """Return the rules against false negatives that the flags name."""
+    return Filters(**{f.name: getattr(chosen, f.name) for f in fields(Filters)})
 
 
 def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> None:

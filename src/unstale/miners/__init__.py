@@ -2,8 +2,10 @@
 
 from unstale.miners.corrected import Corrected
 from unstale.miners.dynnibal import Dynnibal
+from unstale.miners.filtered import Filtered, PairScores
+from unstale.miners.filters import Filters
 from unstale.miners.in_batch import InBatch
-from unstale.miners.miner import Embedded, Miner, Queries, View
+from unstale.miners.miner import Dropped, Embedded, Miner, Queries, View
 from unstale.miners.mixed import Mixed
 from unstale.miners.refreshed import Refreshed
 from unstale.miners.schedule import Schedule
@@ -13,11 +15,15 @@ from unstale.miners.uniform import Uniform
 
 __all__ = [
     "Corrected",
+    "Dropped",
     "Dynnibal",
     "Embedded",
+    "Filtered",
+    "Filters",
     "InBatch",
     "Miner",
     "Mixed",
+    "PairScores",
     "Queries",
     "Refreshed",
     "Schedule",

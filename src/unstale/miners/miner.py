@@ -36,6 +36,16 @@ class View(NamedTuple):
     corrected: Float[Tensor, "n d"] | None = None
 
 
+@final
+class Dropped(NamedTuple):
+    """What filters kept out of the last targets mined."""
+
+    spared: Int[Tensor, "b s"]  # rows that are not to be negatives of each query, padded with -1
+    counts: dict[str, int]  # candidates dropped by each rule
+    considered: int  # candidates before the filters
+    missing: int  # negatives that too few candidates were left for
+
+
 class Miner(nn.Module, ABC):
     """Choose targets; a module, since some strategies own weights.
 
@@ -44,7 +54,14 @@ class Miner(nn.Module, ABC):
 
     @abstractmethod
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
-        """Choose targets for each query, k of them; never one of its positives."""
+        """Choose targets for each query, k of them; never one of its positives.
+
+        A row of -1 stands for none: filters may leave a query with fewer.
+        """
+
+    def dropped(self) -> Dropped | None:
+        """Tell what filters dropped when last mined; None if there are none."""
+        return None
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Re-embed what the strategy re-embeds after `step` completed steps; by default nothing."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, View
 from unstale.miners.uniform import Uniform
 
 
@@ -24,6 +24,10 @@ class Mixed(Miner):
         """Choose k hard targets and `count` uniform ones for each query."""
         hard = self.miner.mine(queries, k)
         return torch.cat([hard, self.uniform.mine(queries, self.count)], dim=1)
+
+    def dropped(self) -> Dropped | None:
+        """Tell what was dropped of the other miner's targets."""
+        return self.miner.dropped()
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Refresh the other miner."""

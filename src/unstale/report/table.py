@@ -40,6 +40,26 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     if any(run["freshness"] for run in runs):
         table.caption = caption
     Console().print(table)
+    for run in runs:
+        if dropped := dropped_text(run):
+            print(f"{run['strategy']}: {dropped}")
+
+
+def dropped_text(run: dict[str, Any]) -> str:
+    """Say what the filters dropped, if there were any.
+
+    Example:
+        >>> counts = {"max_score": 30, "range_min": 10}
+        >>> dropped_text({"candidates_dropped": counts, "candidates_considered": 400})
+        'of 400 candidates dropped: max_score 30 (7.5%), range_min 10 (2.5%)'
+    """
+    counts, total = run.get("candidates_dropped", {}), run.get("candidates_considered", 0)
+    if not counts:
+        return ""
+    parts = [f"{name} {n:,} ({100 * n / total:.1f}%)" for name, n in counts.items()]
+    missing = run.get("negatives_missing", 0)
+    end = f"; {missing:,} negatives were missing: too few candidates were left" if missing else ""
+    return f"of {total:,} candidates dropped: {', '.join(parts)}{end}"
 
 
 def p_text(p: float | None) -> str:

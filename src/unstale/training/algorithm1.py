@@ -80,6 +80,10 @@ class FreshNegativesLoss(nn.Module):
         mined = self._mine(
             Queries(queries.detach(), query_rows, positives, self.record.step)
         )  # (b, m)
+        if (dropped := self.miner.dropped()) is not None:
+            self.record.counters.count_dropped(dropped)
+            positives = torch.cat([positives, dropped.spared], dim=1)  # no negatives either
+        mined = torch.where(mined < 0, label[:, None], mined)  # none: the label is there anyway
         chosen = torch.cat([label[:, None], mined], dim=1)
         rows, place = chosen.unique(return_inverse=True)  # S of the batch, (c,); (b, 1 + m)
         within = None if self.share_candidates else membership(place, len(rows))

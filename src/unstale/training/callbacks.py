@@ -78,6 +78,10 @@ class Steps(TrainerCallback):
         counters.targets_sampled += embedded.sampled
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:
             self._read(state.global_step)
+            if counters.candidates_dropped:
+                self.trainer.log(
+                    {f"dropped/{k}": v for k, v in counters.candidates_dropped.items()}
+                )
         now = time.perf_counter()
         counters.training_seconds += now - self.clock
         self.clock = now

@@ -79,7 +79,7 @@ class MinedExamples:
         if (corrected := _mine(miner, asked, self._k)) is not None:
             self._mined["corrected"] = corrected
         self._rows = torch.cat([top.rows for top in self._mined.values()], dim=1)  # (q, m)
-        fresh = embed_targets(model, tokens, self._rows.flatten().numpy())
+        fresh = embed_targets(model, tokens, self._rows.flatten().clamp(min=0).numpy())
         fresh = fresh.view(*self._rows.shape, -1)
         self._scores = (fresh @ self._queries[:, :, None])[:, :, 0]
         self._best, self._nearer = nothing(self._queries), torch.zeros_like(self._rows)
@@ -157,7 +157,7 @@ def _mine(miner: Miner, queries: Queries, k: int) -> TopK | None:
         rows = miner.mine(queries, k)[:, :k]
     except InputError:  # it searches a subset with fewer than k: no reason to fail a finished run
         return None
-    seen = miner.view(rows.flatten())
+    seen = miner.view(rows.flatten().clamp(min=0))
     assert seen is not None
     assert seen.corrected is not None
     vectors = seen.corrected.view(*rows.shape, -1).float()  # (q, k, d)
@@ -176,13 +176,14 @@ def _without(
 def _listed(
     dataset: RetrievalDataset, top: TopK, query: int, ranks: Int[Tensor, "q k"] | None = None
 ) -> list[dict[str, Any]]:
-    rows = top.rows[query].tolist()
-    texts = dataset.targets.take(rows)
+    found = top.rows[query] >= 0  # filters may leave fewer
+    rows = top.rows[query][found].tolist()
+    texts, scores = dataset.targets.take(rows), top.scores[query][found].tolist()
     listed: list[dict[str, Any]] = [
         {"row": row, "text": text[:TEXT], "score": round(score, 4)}
-        for row, text, score in zip(rows, texts, top.scores[query].tolist(), strict=True)
+        for row, text, score in zip(rows, texts, scores, strict=True)
     ]
     if ranks is not None:
-        for item, rank in zip(listed, ranks[query].tolist(), strict=True):
+        for item, rank in zip(listed, ranks[query][found].tolist(), strict=True):
             item["true_rank"] = rank
     return listed

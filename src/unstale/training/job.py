@@ -15,12 +15,14 @@ from transformers import set_seed
 from unstale.buffer.embed import open_or_embed
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
 from unstale.evaluation.retrieve import fresh_chunks
 from unstale.files import atomic_file, atomic_folder
+from unstale.miners.filters import Filters
 from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.arguments import trainer_arguments
@@ -61,6 +63,8 @@ def train(
     rank: int = 64,
     rerank_depth: int = 256,
     search: Mode = "auto",
+    filters: Filters | None = None,
+    cross_encoder: str | None = None,
     buffer: Path | None = None,
     dtype: str = "float32",
     eval_split: str = "test",
@@ -102,6 +106,8 @@ def train(
         rank: Rank of the regression of `dynnibal`.
         rerank_depth: How many stale targets `stale-rerank` reranks for each query.
         search: How the corrected strategies search: `exact`, `rolling`, `ivf`, or `auto`.
+        filters: What may be a false negative, and is not mined; see `Filters`.
+        cross_encoder: Is asked, too: what it scores above the positive is not mined.
         buffer: An embedded corpus to reuse; by default it is embedded into `output/buffer`.
         dtype: Of a buffer embedded here.
         eval_split: The split to measure on, before and after.
@@ -141,8 +147,11 @@ def train(
         probe_queries=probe_queries,
         probe_targets=probe_targets,
         eval_split=eval_split,
+        filters=filters,
+        cross_encoder=cross_encoder,
         buffer=buffer,
     )
+    veto = CrossScores(cross_encoder, dataset, device=str(model.device)) if cross_encoder else None
     scale = scale or (20.0 if is_cosine(model) else 1.0)
     rate = learning_rate if learning_rate is not None else default_rate(model)
     kind = find_strategy(strategy)
@@ -181,6 +190,8 @@ def train(
         rerank_depth=rerank_depth,
         search=search,
         batch_size=batch_size,
+        filters=filters or Filters(),
+        veto=veto,
     )
     miner = build_miner(strategy, recipe)
     positives = Positives(dataset, ["train"])

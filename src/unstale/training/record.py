@@ -7,7 +7,7 @@ from typing import Any, final
 
 from safetensors.torch import load_file, save_file
 
-from unstale.miners.miner import Miner
+from unstale.miners.miner import Dropped, Miner
 from unstale.training.meter import Freshness
 
 MINER_WEIGHTS = "miner.safetensors"
@@ -25,6 +25,16 @@ class Counters:
     targets_probed: int = 0  # encoded by the meter
     mining_seconds: float = 0.0
     training_seconds: float = 0.0
+    candidates_considered: int = 0  # before filters, if there are any
+    candidates_dropped: dict[str, int] = field(default_factory=dict)  # by each filter
+    negatives_missing: int = 0  # for which too few candidates were left
+
+    def count_dropped(self, dropped: Dropped) -> None:
+        """Add what filters dropped on a step."""
+        self.candidates_considered += dropped.considered
+        self.negatives_missing += dropped.missing
+        for name, count in dropped.counts.items():
+            self.candidates_dropped[name] = self.candidates_dropped.get(name, 0) + count
 
 
 @final

@@ -11,10 +11,12 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.cross import open_cross_encoder
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
+from unstale.miners.filters import Filters
 from unstale.miners.schedule import Schedule
-from unstale.training.strategies import find_strategy
+from unstale.training.strategies import check_filters, find_strategy
 
 
 def check_settings(
@@ -41,6 +43,8 @@ def check_settings(
     probe_queries: int,
     probe_targets: int,
     eval_split: str,
+    filters: Filters | None,
+    cross_encoder: str | None,
     buffer: Path | None,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
@@ -79,6 +83,11 @@ def check_settings(
     if kind.corrects and memory and corrector_loss == "ce" and not corrector_anchor:
         rule = "a memory needs an anchored corrector: residuals of different ages must compare"
         raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
+    if filters is not None:
+        filters.check(hard_negatives)
+    if cross_encoder is not None:
+        open_cross_encoder(cross_encoder)
+    check_filters(strategy, filters or Filters(), veto=cross_encoder is not None)
     if isinstance(refresh, str):
         Schedule.parse(refresh)
     elif refresh < 0:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, final
 
 from unstale.buffer.buffer import TargetBuffer
@@ -13,9 +13,12 @@ from unstale.errors import InputError
 from unstale.miners import (
     Corrected,
     Dynnibal,
+    Filtered,
+    Filters,
     InBatch,
     Miner,
     Mixed,
+    PairScores,
     Refreshed,
     Schedule,
     Stale,
@@ -57,6 +60,8 @@ class Recipe:
         rerank_depth: L of stale-rerank.
         search: How to search h(B), or `auto`.
         batch_size: Queries that are searched at once, by which `auto` chooses.
+        filters: What may be a false negative.
+        veto: A cross-encoder that is asked, too.
     """
 
     targets: int
@@ -78,6 +83,8 @@ class Recipe:
     rerank_depth: int = 256
     search: Mode = "auto"
     batch_size: int = 64
+    filters: Filters = field(default_factory=Filters)
+    veto: PairScores | None = None
 
     @property
     def residuals(self) -> ResidualMemory | None:
@@ -117,7 +124,7 @@ class Strategy:
 
     `buffered`: needs the corpus embedded. `frozen`: the target tower is not trained.
     `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
-    chosen loss.
+    chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
     """
 
     build: Callable[[Recipe], Miner]
@@ -125,6 +132,8 @@ class Strategy:
     frozen: bool = False
     mixes: bool = True
     corrects: bool = False
+    sees: bool = True
+    part: bool = False
 
 
 def _corrected(
@@ -185,17 +194,17 @@ def _stochastic(recipe: Recipe) -> Miner:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "in-batch": Strategy(lambda r: InBatch(), buffered=False, mixes=False),
-    "uniform": Strategy(lambda r: Uniform(r.targets, r.seed), buffered=False),
+    "in-batch": Strategy(lambda r: InBatch(), buffered=False, mixes=False, sees=False),
+    "uniform": Strategy(lambda r: Uniform(r.targets, r.seed), buffered=False, sees=False),
     "stale": Strategy(lambda r: Stale(r.cache, r.gumbel)),
     "stale-frozen": Strategy(lambda r: Stale(r.cache, r.gumbel), frozen=True),
     "exhaustive": Strategy(lambda r: Refreshed(r.cache, r.schedule, r.gumbel)),
-    "stochastic": Strategy(_stochastic),
+    "stochastic": Strategy(_stochastic, sees=False),
     "two-round": Strategy(lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel)),
     "dynnibal": Strategy(_dynnibal),
     "corrected": Strategy(_corrected, corrects=True),
     "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse")),
-    "corrected-subset": Strategy(_corrected_subset, corrects=True),
+    "corrected-subset": Strategy(_corrected_subset, corrects=True, part=True),
     "stale-rerank": Strategy(
         lambda r: _corrected(r, lambda h: StaleRerank(r.cache, h, r.rerank_depth)),
         corrects=True,
@@ -210,10 +219,21 @@ def find_strategy(name: str) -> Strategy:
     return STRATEGIES[name]
 
 
+def check_filters(name: str, filters: Filters, *, veto: bool) -> None:
+    """Refuse filters for a strategy that has no scores to filter by."""
+    if (veto or not filters.idle) and not find_strategy(name).sees:
+        rule = "it keeps no embedding of every target to score it by"
+        raise InputError(f"{name} cannot filter false negatives: {rule}")
+
+
 def build_miner(name: str, recipe: Recipe) -> Miner:
-    """Build a strategy's miner, with its uniform company."""
+    """Build a strategy's miner, with its filters and its uniform company."""
     strategy = find_strategy(name)
+    check_filters(name, recipe.filters, veto=recipe.veto is not None)
     miner = strategy.build(recipe)
+    if not recipe.filters.idle or recipe.veto is not None:
+        reach = recipe.subset_size or recipe.twentieth if strategy.part else recipe.targets
+        miner = Filtered(miner, recipe.filters, reach, recipe.veto)
     if strategy.mixes and recipe.uniform_negatives:
         uniform = Uniform(recipe.targets, recipe.seed)
         return Mixed(miner, uniform, recipe.uniform_negatives)
