@@ -28,7 +28,8 @@ def cut(
     data: Path, output: Path, targets: int, seed: int = 0, most_words: int | None = None
 ) -> None:
     """Write the subset of `data` into `output`."""
-    corpus = [json.loads(line) for line in (data / "corpus.jsonl").open("rb")]
+    with (data / "corpus.jsonl").open("rb") as lines:
+        corpus = [json.loads(line) for line in lines]
     pages: dict[str, list[dict]] = {}
     for record in corpus:
         if most_words is not None and len(record["text"].split()) > most_words:
@@ -49,8 +50,11 @@ def cut(
         (output / "qrels" / file.name).write_text("\n".join([header, *lines]) + "\n", "utf-8")
     with (output / "corpus.jsonl").open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(r) + "\n" for r in corpus if r["_id"] in kept)
-    with (output / "queries.jsonl").open("w", encoding="utf-8") as out:
-        records = (json.loads(line) for line in (data / "queries.jsonl").open("rb"))
+    with (
+        (data / "queries.jsonl").open("rb") as lines,
+        (output / "queries.jsonl").open("w", encoding="utf-8") as out,
+    ):
+        records = (json.loads(line) for line in lines)
         out.writelines(json.dumps(r) + "\n" for r in records if r["_id"] in asked)
     print(f"{output}: {len(kept)} targets, {len(asked)} queries")
 

@@ -1,0 +1,188 @@
+"""What nq.py and msmarco.py share: the paper's settings, a method as a command, and its cost.
+
+A recipe is a command of `unstale train`. Flags that a script does not know are passed on and win.
+"""
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from subset import cut
+
+from unstale.cli.main import main as unstale
+from unstale.files import atomic_folder
+from unstale.miners.schedule import Schedule
+from unstale.report.markdown import markdown_table
+
+STEPS, BATCH, HARD, UNIFORM, HIDDEN, DIM = 40_000, 128, 64, 64, 8192, 768
+SETTINGS = {
+    "towers": "separate",
+    "steps": STEPS,
+    "batch-size": BATCH,
+    "hard-negatives": HARD,
+    "uniform-negatives": UNIFORM,
+    "corrector-hidden": HIDDEN,
+    "corrector-weight": 10,
+    "corrector-anchor": 0,  # with --no-memory: the paper's method to the letter
+    "no-memory": None,
+    "search": "exact",
+    # The paper gives neither rates nor lengths; one Adam trains encoders and corrector.
+    "learning-rate": 1e-4,
+    "corrector-lr": 1e-4,
+    "query-max-length": 32,
+    "target-max-length": 128,
+}
+ACCELERATOR = {  # what a slice on a CPU leaves out
+    "dtype": "float16",
+    "save-steps": 1000,
+    "trainer.bf16": "true",
+    "trainer.gradient_checkpointing": "true",
+}
+STARTS = {"gtr": "sentence-transformers/gtr-t5-base", "t5": "google-t5/t5-base"}
+# T5-base's encoder: 12 layers of attention (4 x 768 x 768) and feed-forward (2 x 768 x 3072).
+PARAMETERS, TOKENS = 12 * (4 * DIM**2 + 2 * DIM * 3072), 128
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the paper's tables: its flags, and by start what it re-embedded and recalled."""
+
+    strategy: str
+    flags: Mapping[str, object]
+    printed: Mapping[str, Sequence[str]]  # start: re-embedded, then recalls parted by spaces
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method encodes and computes."""
+
+    embedded: int  # before training
+    reembedded: int
+    sampled: int  # to fit something
+    finding: float  # FLOP of embedding, re-embedding and search
+    training: float  # FLOP of the candidates, with gradients
+
+
+def cost(method: Method, targets: int, steps: int = STEPS, refreshes: int = 80) -> Cost:
+    """Count the targets that a method embeds, and estimate its floating-point operations.
+
+    2 a parameter and token to encode, 6 to train; every candidate of a step is taken as distinct,
+    which is the most there can be. Exact search reads every target with every query.
+    """
+    flags, network = method.flags, 0.0
+    times = _times(refreshes, steps)
+    full = int(flags.get("full-refreshes", 0))
+    sizes = {
+        "exhaustive": times * targets,
+        "two-round": targets,
+        "stochastic": times * int(flags.get("subset-size", 0)),
+        "dynnibal": full * targets,
+    }
+    reembedded = sizes.get(method.strategy, 0)
+    sampled = times * (targets // 20) if method.strategy == "dynnibal" else 0
+    buffered = method.strategy != "in-batch"
+    if method.strategy.startswith("corrected"):  # the output layer moves to the queries
+        network = 2.0 * targets * (DIM * HIDDEN + HIDDEN * BATCH)
+    searched = int(flags.get("subset-size", targets)) if buffered else 0
+    scan = 2.0 * searched * DIM * BATCH
+    embedded = targets if buffered else 0
+    candidates = BATCH * (1 + (HARD + UNIFORM if buffered else 0))
+    encoding = 2.0 * PARAMETERS * TOKENS * (embedded + reembedded + sampled)
+    training = 6.0 * PARAMETERS * TOKENS * candidates * steps
+    return Cost(embedded, reembedded, sampled, encoding + (scan + network) * steps, training)
+
+
+@cache
+def _times(refreshes: int, steps: int) -> int:
+    return Schedule.evenly(refreshes, steps).count(steps)
+
+
+def command(
+    method: Method, start: str, data: str, output: str, more: Sequence[str], *, sliced: bool
+) -> list[str]:
+    """Write a method as the words of `unstale train`."""
+    flags = {"data": data, "model": STARTS[start], "strategy": method.strategy, **SETTINGS}
+    flags |= {k: v for k, v in method.flags.items() if not (sliced and k == "subset-size")}
+    flags |= {} if sliced else ACCELERATOR
+    words = ["train"]
+    given = {word.partition("=")[0] for word in more}
+    for name, value in flags.items():
+        if f"--{name}" in given:
+            continue
+        words += [f"--{name}"] if value is None else [f"--{name}", str(value)]
+    return [*words, "--output", output, *more]
+
+
+def table(
+    methods: Mapping[str, Method], script: str, columns: Sequence[str], targets: int, refreshes: int
+) -> str:
+    """Write what each method costs beside what the paper printed, a row a method and start."""
+    rows = []
+    for start in STARTS:
+        for name, method in methods.items():
+            if start in method.printed:
+                found = cost(method, targets, refreshes=refreshes)
+                spent = [_short(n) for n in (found.embedded, found.reembedded, found.sampled)]
+                spent += [f"{found.finding:.1e}", f"{found.training:.1e}"]
+                printed = [text.replace(" ", " / ") for text in method.printed[start]]
+                words = f"`{script} --start {start} --method {name}`"
+                rows.append([words, *spent, *printed, "not measured here"])
+    head = ["", "embedded", "re-embedded", "sampled", "FLOP to find", "FLOP to train"]
+    paper = ["paper: re-embedded", *(f"paper: {column}" for column in columns)]
+    return markdown_table([*head, *paper, "ours"], rows)
+
+
+def _short(count: int) -> str:
+    """Write a number of targets as the paper does.
+
+    Example:
+        >>> _short(1_680_000_000), _short(42_000_000), _short(0)
+        ('1.68B', '42M', '0')
+    """
+    for size, letter in ((10**9, "B"), (10**6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{letter}"
+    return str(count)
+
+
+def run(
+    about: str,
+    methods: Mapping[str, Method],
+    columns: Sequence[str],
+    *,
+    targets: int,
+    refreshes: int,
+    script: str,
+) -> int:
+    """Read the script's flags, print the resolved command, and train."""
+    starts = [start for start in STARTS if any(start in m.printed for m in methods.values())]
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--data", help="the data, in any format that unstale reads")
+    parser.add_argument("--start", choices=starts, default=starts[0])
+    parser.add_argument("--method", choices=list(methods), default="corrected")
+    parser.add_argument("--output", help="default: runs/SCRIPT-START-METHOD")
+    parser.add_argument("--slice", type=int, help="only so many targets of a BEIR folder")
+    parser.add_argument("--dry-run", action="store_true", help="only print the command")
+    parser.add_argument("--table", action="store_true", help="only print costs and the paper's")
+    chosen, more = parser.parse_known_args()
+    if chosen.table:
+        print(table(methods, script, columns, targets, refreshes))
+        return 0
+    if not chosen.data:
+        parser.error("--data is required")
+    output = chosen.output or f"runs/{Path(script).stem}-{chosen.start}-{chosen.method}"
+    data = chosen.data
+    if chosen.slice:
+        data = f"{output}-slice"
+        if not chosen.dry_run and not Path(data).exists():
+            with atomic_folder(Path(data)) as folder:
+                cut(Path(chosen.data), folder, chosen.slice)
+    method = methods[chosen.method]
+    words = command(method, chosen.start, data, output, more, sliced=bool(chosen.slice))
+    print(f"unstale {shlex.join(words)}", flush=True)
+    return 0 if chosen.dry_run else unstale(words)
