@@ -1,5 +1,7 @@
 """Algorithm 2: which weights each loss moves, what is encoded, and by which formulas."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -99,6 +101,40 @@ def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, 
     assert losses["retriever_loss"].item() == pytest.approx(distilled / 2, rel=1e-4)
 
 
+@pytest.mark.parametrize("likelihood", ["sequence", "mean"])
+def test_the_marginal_equals_the_formula(questions, retriever, reader, likelihood: str) -> None:
+    whole = algorithm(questions, retriever, reader, fusion="marginal", likelihood=likelihood)
+    losses = whole(ROWS)
+    nll, distilled = 0.0, 0.0
+    for row in ROWS.tolist():
+        with torch.no_grad():
+            question = questions.dataset.queries[row]
+            x = torch.tensor(retriever.encode_query(question))
+            mined = whole._mine(x[None], torch.tensor([row]))[0]
+            texts = questions.dataset.targets.take(mined.numpy())
+            p = torch.softmax(whole.scale * torch.tensor(retriever.encode_document(texts)) @ x, 0)
+            labels = reader.labels(questions.answers[row])
+            each = [reader.encode([reader_input(question, t)]) for t in texts]
+            logs = torch.stack([reader.log_probs(e, labels).sum() for e in each])
+            nll -= float(torch.log((logs.exp() * p).sum())) / len(ROWS)
+            weight = 1.0 if likelihood == "sequence" else 1 / labels.numel() / 0.01
+            distilled -= float((torch.softmax(weight * logs, 0) * p.log()).sum()) / len(ROWS)
+    assert losses["reader_loss"].item() == pytest.approx(nll / 2, rel=1e-4)
+    assert losses["retriever_loss"].item() == pytest.approx(distilled / 2, rel=1e-4)
+
+
+def test_one_of_several_answers_is_drawn_by_seed_and_step(questions, retriever, reader) -> None:
+    answers = [["one", " ", "two", "three"] for _ in questions.answers]
+    several = QuestionSet(replace(questions.dataset, answers=answers), questions.splits)
+    whole = algorithm(several, retriever, reader)
+    rows = torch.arange(100)
+    first = whole._choose_answers(rows)
+    assert set(first) == {"one", "two", "three"}
+    assert whole._choose_answers(rows.flip(0)) == first[::-1]
+    whole.record.step = 1
+    assert whole._choose_answers(rows) != first
+
+
 def test_order_of_the_batch_changes_nothing(questions, retriever, reader) -> None:
     whole = algorithm(questions, retriever, reader)
     first = whole(ROWS)
@@ -107,13 +143,14 @@ def test_order_of_the_batch_changes_nothing(questions, retriever, reader) -> Non
         torch.testing.assert_close(value, turned[name], atol=1e-5, rtol=1e-5)
 
 
-def test_frozen_trains_the_reader_only(questions, retriever, reader) -> None:
-    retriever.requires_grad_(False)
+def test_frozen_trains_the_reader_only_and_encodes_no_target(questions, retriever, reader) -> None:
     whole = algorithm(questions, retriever, reader, strategy="stale", frozen=True)
     losses = whole(ROWS)
     assert losses.keys() == {"reader_loss"}
     losses["reader_loss"].backward()
     assert all(p.grad is None for p in retriever.parameters())
+    assert whole.record.counters.targets_trained == 0
+    assert not whole.train().model.training
     assert any(p.grad.abs().sum() > 0 for p in reader.parameters())
 
 

@@ -75,18 +75,19 @@ def test_every_strategy_trains_what_it_should(start, questions, tmp_path, strate
 
 @pytest.mark.parametrize("strategy", ["corrected", "exhaustive"])
 def test_a_resumed_run_ends_bit_identical(start, questions, tmp_path, strategy: str) -> None:
-    options = SMALL | {"strategy": strategy, "save_steps": 2}
+    options = SMALL | {"strategy": strategy, "save_steps": 4, "steps": 14}  # over an epoch's end
     whole = train_rag(questions, *start(), tmp_path / "whole", **options)
     again = tmp_path / "again"
     shutil.copytree(tmp_path / "whole" / "buffer", again / "buffer")
-    checkpoint = "checkpoints/checkpoint-4"
+    checkpoint = "checkpoints/checkpoint-8"
     shutil.copytree(tmp_path / "whole" / checkpoint, again / checkpoint)
     resumed = train_rag(questions, *start(), again, **options, resume=True)
     first, second = weights(tmp_path / "whole"), weights(again)
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
-    for key in ("metrics", "targets_trained", "targets_reembedded", "freshness"):
+    counted = ("targets_trained", "targets_reembedded", "reader_inputs", "reader_truncated")
+    for key in ("metrics", "freshness", *counted):
         assert whole[key] == resumed[key], key
 
 
@@ -107,6 +108,7 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp
         ({"batch_size": 100}, "a batch of 100 needs as many training questions; there are 80"),
         ({"eval_split": "later"}, "no split 'later'"),
         ({"corrector_anchor": 0.0}, "a memory needs an anchored corrector"),
+        ({"reader_lr": -1.0}, "expected learning rate > 0, not -1.0"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(

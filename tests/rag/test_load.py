@@ -44,6 +44,42 @@ def test_answers_in_every_form(tmp_path: Path, record: dict, answers: list, suff
     assert list(questions.dataset.targets) == ["Ada Ada wrote.", "Bob read."]
 
 
+def test_a_question_asked_twice_keeps_all_answers_and_its_split(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "corpus.jsonl", CORPUS)
+    train = [{"question": "who?", "answer": "Ada"}, {"question": "who?", "answer": ["Bob", "Ada"]}]
+    write(tmp_path / "d" / "train.jsonl", train)
+    write(tmp_path / "d" / "test.jsonl", [{"question": "who?", "answer": "Carl"}])
+    questions = load_questions(str(tmp_path / "d"))
+    given = {s: [list(questions.answers[r]) for r in rows] for s, rows in questions.splits.items()}
+    assert given == {"train": [["Ada", "Bob"]], "test": [["Carl"]]}
+
+
+def test_the_original_file_of_triviaqa(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "corpus.jsonl", CORPUS)
+    record = {"Question": "who?", "QuestionId": "t1", "Answer": {"Value": "Ada", "Aliases": ["A."]}}
+    write(tmp_path / "d" / "train.json", {"Data": [record], "Version": 1.0})
+    questions = load_questions(str(tmp_path / "d"))
+    assert list(questions.answers[0]) == ["Ada", "A."]
+    assert questions.dataset.query_ids[0] == "t1"
+
+
+def test_other_formats_are_read_as_what_they_are(tmp_path: Path) -> None:
+    """DPR's files are questions with answers too, and they know their positives."""
+    positive = {"title": "Ada", "text": "She wrote."}
+    record = {"question": "who?", "answers": ["Ada"], "positive_ctxs": [positive]}
+    write(tmp_path / "d" / "train.json", [record | {"negative_ctxs": [], "hard_negative_ctxs": []}])
+    questions = load_questions(str(tmp_path / "d"))
+    assert questions.dataset.split("train").pairs.tolist() == [[0, 0]]
+    assert list(questions.answers[0]) == ["Ada"]
+
+
+def test_two_files_of_one_split_are_refused(tmp_path: Path) -> None:
+    for name in ("dev.jsonl", "validation.jsonl"):
+        write(tmp_path / "d" / name, [{"question": "who?", "answer": "Ada"}])
+    with pytest.raises(InputError, match="are both the split dev"):
+        load_questions(str(tmp_path / "d"))
+
+
 def test_contexts_are_the_corpus_if_there_is_no_other(tmp_path: Path) -> None:
     hotpot = {
         "_id": "h1",

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 from unstale.errors import InputError
 from unstale.rag.answering import answer, marginal
@@ -72,6 +72,27 @@ def test_the_marginal_answer_is_the_best_by_brute_force(reader: Reader) -> None:
         whole = reader.encode([reader_input(question, t) for t in TARGETS[i]])
         best = marginal(reader, whole, said[i], log_p[i])
         torch.testing.assert_close(best, scores[said[i]].log(), atol=1e-4, rtol=1e-4)
+
+
+def test_a_bart_reads_too_without_noise_and_reloads_the_same(reader: Reader, tmp_path) -> None:
+    """Another family: learned positions, dropout inside its layers, a head tied to embeddings."""
+    torch.manual_seed(0)
+    special = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2}
+    config = BartConfig(
+        vocab_size=len(reader.tokenizer), d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_ffn_dim=32, decoder_ffn_dim=32, encoder_attention_heads=2,
+        decoder_attention_heads=2, max_position_embeddings=64, activation_dropout=0.5,
+        decoder_start_token_id=1, forced_eos_token_id=None, **special,
+    )  # fmt: skip
+    BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    reader.tokenizer.save_pretrained(tmp_path / "bart")
+    bart = load_reader(str(tmp_path / "bart"), max_length=40, answer_length=6).train()
+    labels = bart.labels(["deep", "old and quiet"])
+    first = bart.log_probs(bart.encode(inputs()).fused(3), labels)
+    torch.testing.assert_close(bart.log_probs(bart.encode(inputs()).fused(3), labels), first)
+    bart.save(tmp_path / "again")
+    again = load_reader(str(tmp_path / "again"), max_length=40, answer_length=6)
+    torch.testing.assert_close(again.log_probs(again.encode(inputs()).fused(3), labels), first)
 
 
 def test_what_is_cut_is_counted(reader: Reader) -> None:

@@ -22,6 +22,8 @@ from unstale.report.table import print_comparison
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells, training
 from unstale.training.strategies import find_strategy
 
+USUAL = "in-batch,stale,corrected,exhaustive"
+
 
 def run(chosen: options.Compare) -> None:
     """Train every cell that is not finished, then summarise them all."""
@@ -31,7 +33,7 @@ def run(chosen: options.Compare) -> None:
         overwrite=chosen.overwrite,
         resume=chosen.resume,
         dry=True,
-        needs=(chosen.data, chosen.model, chosen.buffer),
+        needs=(chosen.data, chosen.model, chosen.buffer, chosen.reader),
     )
     names = list(dict.fromkeys(name for name, _ in cells))
     start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
@@ -85,7 +87,8 @@ def _cells(chosen: options.Compare, find: Callable[[str], object]) -> list[tuple
     """
     seeds = parse_seeds(chosen.seeds)
     counts: dict[str, int] = {}
-    for word in chosen.strategies.split(","):
+    usual = "none,frozen,corrected,exhaustive" if chosen.reader else USUAL
+    for word in (chosen.strategies or usual).split(","):
         name, _, count = word.strip().partition(":")
         find(name)
         if name in counts:

@@ -52,18 +52,17 @@ def prepare_rag(chosen: options.Compare, strategies: list[str]) -> Start:
 
 
 def rag_flags(chosen: options.Compare) -> Rag:
-    """Take the flags that both jobs have, and those given as `--rag.NAME`.
-
-    A shared flag that still has the default of `unstale compare` takes that of `unstale rag`.
-    """
-    known = {f.name for f in fields(Rag)}
-    if unknown := sorted(set(chosen.rag) - known):
-        raise InputError(f"--rag: `unstale rag` has no {', '.join(unknown)}")
+    """Take the flags that both jobs have, and those given as `--rag.NAME`."""
+    known, own = {f.name for f in fields(Rag)}, {f.name for f in fields(chosen)}
+    for name in chosen.rag:
+        if name not in known:
+            raise InputError(f"--rag: `unstale rag` has no {name}")
+        if name in own or name == "retriever":
+            flag = "--model" if name == "retriever" else f"--{name.replace('_', '-')}"
+            raise InputError(f"--rag.{name}: use {flag}")
     usual = options.Compare()
-    given = {
-        f.name: getattr(chosen, f.name)
-        for f in fields(chosen)
-        if f.name in known and getattr(chosen, f.name) != getattr(usual, f.name)
-    }
-    named = {"retriever": chosen.model, "reader": str(chosen.reader), "data": chosen.data}
-    return Rag(**{**given, **named, **chosen.rag})
+    for name in own - known - {"model", "strategies", "seeds", "rag"}:
+        if getattr(chosen, name) != getattr(usual, name):
+            raise InputError(f"--{name.replace('_', '-')} means nothing with a --reader")
+    shared = {name: getattr(chosen, name) for name in own & known}
+    return Rag(**{**shared, **chosen.rag, "retriever": chosen.model})

@@ -153,14 +153,15 @@ class Compare(Train):
     """Compare. A killed comparison goes on with --resume; finished runs are kept.
 
     Args:
-        strategies: Names parted by commas; `stale:1` runs only the first seed.
+        strategies: Names parted by commas; `stale:1` runs only the first seed. Default:
+            in-batch,stale,corrected,exhaustive, or with a reader none,frozen,corrected,exhaustive.
         seeds: Whole numbers parted by commas; each strategy is trained once for each.
         reader: Compare strategies of `unstale rag` with this reader, the model being the
             retriever: none, frozen, stale, corrected, exhaustive, two-round.
         rag: With a reader, any other flag of `unstale rag`, e.g. `--rag.k 16`.
     """
 
-    strategies: str = "in-batch,stale,corrected,exhaustive"
+    strategies: str = ""
     seeds: str = "0,1,2"
     reader: str | None = None
     rag: dict[str, Any] = field(default_factory=dict)

@@ -12,7 +12,6 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
 from unstale.cli.options_rag import Rag
 from unstale.cli.train import check_trainer
-from unstale.errors import InputError
 from unstale.rag.job import train_rag
 from unstale.rag.load import load_questions
 from unstale.rag.questions import QuestionSet
@@ -26,7 +25,6 @@ from unstale.training.settings import hidden_widths
 
 def run(chosen: Rag) -> None:
     """Check everything, train retriever and reader, and write the results."""
-    check_trainer(chosen.trainer, TrainingArguments)
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,
@@ -68,10 +66,12 @@ def check_rag_flags(
     questions: QuestionSet, retriever: SentenceTransformer, reader: Reader, chosen: Rag
 ) -> dict[str, Any]:
     """Refuse flags that cannot work, or return the arguments of `train_rag`."""
+    check_trainer(chosen.trainer, TrainingArguments)
     settings = rag_settings(chosen)
     checked = signature(check_rag_settings).parameters.keys() & settings.keys()
     told = {name: settings[name] for name in checked}
-    check_rag_settings(questions, retriever, reader, **told)
+    rates = tuple(settings[name] for name in ("learning_rate", "reader_lr", "corrector_lr"))
+    check_rag_settings(questions, retriever, reader, rates=rates, **told)
     return settings
 
 
@@ -80,8 +80,6 @@ def rag_settings(chosen: Rag) -> dict[str, Any]:
     rate = chosen.reader_lr
     if rate is None:
         rate = 3e-3 if chosen.reader == "tiny" else 1e-4
-    if rate <= 0:
-        raise InputError(f"expected reader learning rate > 0, not {rate}")
     changes: dict[str, Any] = {
         "corrector_hidden": hidden_widths(chosen.corrector_hidden),
         "buffer": Path(chosen.buffer) if chosen.buffer else None,

@@ -74,3 +74,6 @@ def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> 
     known = {f.name for f in fields(arguments)}
     if unknown := sorted(set(extra) - known):
         raise InputError(f"--trainer: {arguments.__name__} has no {', '.join(unknown)}")
+    for name, flag in (("max_steps", "--steps"), ("output_dir", "--output")):
+        if name in extra:
+            raise InputError(f"--trainer.{name}: use {flag}")

@@ -179,7 +179,14 @@ def max_length(model: SentenceTransformer, task: Task) -> int | None:
     return None
 
 
-_DROPOUT_ATTRIBUTES = ("dropout", "attention_dropout", "dropout_rate", "dropout_prob")
+_DROPOUT_ATTRIBUTES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "dropout_rate",
+    "dropout_prob",
+    "layerdrop",
+)
 
 
 def silence_dropout(model: nn.Module) -> None:

@@ -35,8 +35,10 @@ def retrieve(
     query_rows: Int[ndarray, " q"],
     corpus: Iterable[tuple[int, Float[Tensor, "n d"]]],
     k: int = 100,
+    *,
+    own: bool = False,
 ) -> TopK:
-    """Return the k best targets of each query; the target with the query's own id is left out.
+    """Return the k best targets of each query.
 
     Args:
         model: Encodes the queries.
@@ -44,10 +46,11 @@ def retrieve(
         query_rows: Which queries.
         corpus: Target embeddings by pieces, from `fresh_chunks` or a buffer's `chunks`.
         k: How many targets; all there are, if they are fewer.
+        own: Whether a query may find the target that has its own id; BEIR leaves that out.
     """
     queries = embed_queries(model, dataset.queries.take(query_rows))
-    own = _own_rows(dataset, query_rows)
-    k = min(k, len(dataset.targets) - int((own >= 0).any()))
+    banned = torch.full((len(query_rows), 1), -1) if own else _own_rows(dataset, query_rows)
+    k = min(k, len(dataset.targets) - int((banned >= 0).any()))
     fetch = min(k + 1, len(dataset.targets))
     parts = queries.split(_QUERIES)
     best = [nothing(part) for part in parts]
@@ -55,7 +58,7 @@ def retrieve(
         for i, part in enumerate(parts):
             best[i] = merge(best[i], part @ vectors.cpu().T, start, fetch)
     whole = TopK(torch.cat([b.scores for b in best]), torch.cat([b.rows for b in best]))
-    return drop(whole, own, k)
+    return drop(whole, banned, k)
 
 
 def _own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:

@@ -4,7 +4,8 @@ The corrector decides what is retrieved while training; the reader tells which o
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, final
 
 import numpy as np
@@ -74,7 +75,6 @@ class RetrieverReaderLoss(nn.Module):
         self.frozen = frozen
         self.seed = seed
         self.record = Record()  # the trainer keeps its step
-        self.seconds = {"retriever": 0.0, "search": 0.0, "reader": 0.0}  # of the forward pass
         self._questions = questions
         self._unit = is_cosine(retriever)
 
@@ -86,13 +86,12 @@ class RetrieverReaderLoss(nn.Module):
             inputs = self._read([reader_input(text, None) for text in texts])
             return {"reader_loss": self._token_nll(inputs, labels)}
 
-        with torch.set_grad_enabled(not self.frozen), self._timed("retriever"):
+        with self._timed("retriever"):
             queries = self._embed_questions(texts)  # f(x), (b, d)
         # Set S using exp(scale f(x).h(g'(y))) via top-k; each question has its own.
-        with self._timed("search"):
-            mined = self._mine(queries.detach(), question)  # (b, k)
+        mined = self._mine(queries.detach(), question)  # (b, k)
         rows, place = mined.unique(return_inverse=True)  # (c,), (b, k)
-        with torch.set_grad_enabled(not self.frozen), self._timed("retriever"):
+        with self._timed("retriever"):
             fresh = self._embed_targets(rows)  # g(y), (c, d)
         with full_precision(fresh):
             # P(y|x), the truncated softmax over fresh embeddings.
@@ -148,10 +147,13 @@ class RetrieverReaderLoss(nn.Module):
         features = preprocess(self.model, texts, "query")
         device = self.model.device
         features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
-        return embed(self.model, features, "query", unit=self._unit).float()
+        with torch.set_grad_enabled(not self.frozen):
+            return embed(self.model, features, "query", unit=self._unit).float()
 
     def _embed_targets(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
-        self.record.counters.targets_trained += 0 if self.frozen else len(rows)
+        if self.frozen and (view := self.miner.view(rows)) is not None:
+            return view.stale  # as fresh as ever: the encoder does not move
+        self.record.counters.targets_trained += len(rows)
         features = self.tokens.features(rows.cpu().numpy().astype(np.int64), self.model.device)
         return embed(self.model, features, "document", unit=self._unit).float()
 
@@ -168,23 +170,32 @@ class RetrieverReaderLoss(nn.Module):
         return mined
 
     def _read(self, inputs: Sequence[str]) -> Encoded:
+        before = self.reader.truncated
         with self._timed("reader"):
-            return self.reader.encode(inputs)
+            encoded = self.reader.encode(inputs)
+        self._count("reader_inputs", len(inputs))
+        self._count("reader_truncated", self.reader.truncated - before)
+        return encoded
 
-    def _timed(self, part: str) -> "_Timed":
-        return _Timed(self.seconds, part)
+    def train(self, mode: bool = True) -> "RetrieverReaderLoss":
+        """Set the mode; a frozen retriever stays in evaluation mode."""
+        super().train(mode)
+        if self.frozen:
+            self.model.eval()
+        return self
 
+    def gradient_checkpointing_enable(self, **options: object) -> None:
+        """Let the reader recompute its activations, as the Trainer asks a model to."""
+        self.reader.model.gradient_checkpointing_enable(**options)
 
-@final
-class _Timed:
-    """Add the time of a block to a part's seconds."""
+    def _count(self, name: str, value: int | float) -> None:
+        self.record.parts[name] = self.record.parts.get(name, 0) + value
 
-    def __init__(self, seconds: dict[str, float], part: str) -> None:
-        self.seconds = seconds
-        self.part = part
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self.part] += time.perf_counter() - self.start
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Add the time of a block to a part's seconds; work queued on a device is waited for."""
+        start = time.perf_counter()
+        yield
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)
+        self._count(f"{part}_seconds", time.perf_counter() - start)

@@ -26,7 +26,7 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.search.best import TopK
 
-_DEPTH = 100  # targets retrieved for each question, of which the reader sees k
+_DEPTH = 100  # targets retrieved for each question, if the reader does not see more
 _PAIRS = 64  # (question, target) pairs that the reader encodes at once
 
 
@@ -68,6 +68,7 @@ class RagEvaluator:
         self.fusion = fusion
         self.scale = scale
         self.seconds = 0.0
+        self.gold = 0  # questions that have gold targets
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self.answers: list[dict[str, Any]] = []
         self._questions = questions
@@ -92,7 +93,10 @@ class RagEvaluator:
         if self.k:
             if corpus is None:
                 corpus = fresh_chunks(model, self._tokens, progress=self._progress)
-            found = retrieve(model, self._questions.dataset, self.rows, corpus, k=_DEPTH)
+            depth = max(_DEPTH, self.k)
+            dataset = self._questions.dataset
+            # A question is no target: the rule that leaves out the target of its id is for queries.
+            found = retrieve(model, dataset, self.rows, corpus, k=depth, own=True)
             self._measure_retrieval(found)
         if read:
             written = self._answer(found)
@@ -109,7 +113,7 @@ class RagEvaluator:
     def _measure_retrieval(self, found: TopK) -> None:
         """Look for answers in the texts (`answer_recall@k`), and for gold targets by their rows."""
         dataset = self._questions.dataset
-        first = np.full(len(self.rows), _DEPTH)  # where the first text with the answer stands
+        first = np.full(len(self.rows), np.inf)  # where the first text with the answer stands
         for i, row in enumerate(self.rows.tolist()):
             golds = [normalise(a) for a in self._questions.answers[row]]
             for place, text in enumerate(dataset.targets.take(found.rows[i].numpy())):
@@ -120,8 +124,11 @@ class RagEvaluator:
         for k in (1, 5, 10, 20):
             self.values[f"answer_recall@{k}"] = (first < k).astype(float)
         qrels = dataset.qrels.get(self.split)
-        if qrels is not None and np.isin(self.rows, qrels.query_rows).all():
-            self.values |= measure(qrels, self.rows, found)
+        gold = np.isin(self.rows, [] if qrels is None else qrels.query_rows)
+        self.gold = int(gold.sum())  # recall is that of these questions
+        if qrels is not None and self.gold:
+            known = TopK(found.scores[gold], found.rows[gold])
+            self.values |= measure(qrels, self.rows[gold], known)
 
     def _answer(self, found: TopK | None) -> list[str]:
         """Answer all questions, some at a time."""

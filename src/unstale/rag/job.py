@@ -121,6 +121,10 @@ def train_rag(
         batch_size=batch_size,
         k=k,
         scale=scale,
+        fusion=fusion,
+        likelihood=likelihood,
+        sampling=sampling,
+        rates=(learning_rate, reader_lr, corrector_lr),
         corrector_hidden=corrector_hidden,
         corrector_weight=corrector_weight,
         corrector_anchor=corrector_anchor,
@@ -134,7 +138,8 @@ def train_rag(
     )
     scale = scale or (20.0 if is_cosine(retriever) else 1.0)
     retrieves, frozen = strategy != "none", strategy in ("none", "frozen")
-    retriever.requires_grad_(not frozen)
+    if frozen:
+        retriever.requires_grad_(False)
     set_seed(seed)
     dataset = questions.dataset
     tokens = target_tokens(retriever, dataset, progress=progress)
@@ -224,6 +229,7 @@ def train_rag(
     metrics = evaluate(retriever)
     evaluate.save(output)
     counters = asdict(algorithm.record.counters)
+    parts = algorithm.record.parts
     training, mining = counters.pop("training_seconds"), counters.pop("mining_seconds")
     return {
         "strategy": strategy,
@@ -240,11 +246,14 @@ def train_rag(
             "mining": mining,
             "evaluation": evaluate.seconds,
             "training": training,
-            **{f"{part}_forward": value for part, value in algorithm.seconds.items()},
+            "retriever_forward": parts.get("retriever_seconds", 0.0),
+            "reader_forward": parts.get("reader_seconds", 0.0),
         },
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
-        "truncated_inputs": reader.truncated / max(1, reader.inputs),
+        "gold_questions": evaluate.gold,
+        "reader_inputs": int(parts.get("reader_inputs", 0)),
+        "reader_truncated": int(parts.get("reader_truncated", 0)),
         "freshness": [asdict(f) for f in algorithm.record.freshness],
         "curve": algorithm.record.curve,
         "examples": [],

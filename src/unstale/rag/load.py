@@ -1,8 +1,11 @@
 """From a name or a folder to questions with answers over a corpus."""
 
+import json
 import logging
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,15 +31,43 @@ def load_questions(name_or_path: str, *, progress: bool = True) -> QuestionSet:
     every context that the questions bring.
     """
     folder = Path(name_or_path)
-    files = {
-        split: path
-        for stem, split in SPLITS.items()
-        for suffix in (".jsonl", ".json")
-        if (path := folder / f"{stem}{suffix}").is_file()
-    }
-    if not files or (folder / "queries.jsonl").is_file():
+    files = _question_files(folder)
+    if not files:
         return QuestionSet.of(load_dataset(name_or_path, progress=progress))
     return _read_folder(folder, files, progress)
+
+
+def _question_files(folder: Path) -> dict[str, Path]:
+    """Find the question file of each split; none if the folder is in a format of retrieval."""
+    files: dict[str, Path] = {}
+    if (folder / "queries.jsonl").is_file():
+        return files
+    for stem, split in SPLITS.items():
+        for suffix in (".jsonl", ".json"):
+            path = folder / f"{stem}{suffix}"
+            if path.is_file():
+                _, first = next(_records(path, progress=False), ("", {}))
+                if "positive_ctxs" in first or not {"question", "Question"} & first.keys():
+                    return {}
+                if split in files:
+                    raise InputError(f"{files[split]} and {path} are both the split {split}")
+                files[split] = path
+    return files
+
+
+def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield `(where, record)` of JSON lines, of an array, or of TriviaQA's object around one."""
+    text = path.read_bytes() if path.suffix == ".json" else b""
+    if text.lstrip().startswith(b"{"):
+        try:
+            whole = json.loads(text)
+        except (ValueError, RecursionError):
+            whole = None  # lines, named as an array
+        if isinstance(whole, dict) and isinstance(whole.get("Data"), list):
+            yield from ((f"{path}, entry {i}", record) for i, record in enumerate(whole["Data"], 1))
+            return
+    for line, record in json_records(path, progress):
+        yield f"{path}:{line}", record
 
 
 def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> QuestionSet:
@@ -49,17 +80,26 @@ def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> Questi
     for where, target in passages:
         gatherer.corpus(target, where)
     rows: dict[str, list[int]] = {}
+    ids: set[str] = set()
     for split, path in files.items():
         rows[split] = []
-        for line, record in json_records(path, progress):
-            where = f"{path}:{line}"
+        asked: dict[str, tuple[int, list[str]]] = {}  # the row and the answers of each question
+        for where, record in _records(path, progress):
             example = parse_record(record, where)
-            row = gatherer.query(split, example.query, where, example.id, example.answers)
-            rows[split].append(row)
-            if corpus is None:
-                for target in chain(example.positives, example.negatives):
-                    column = gatherer.target(target, where)
-                    gatherer.judge(split, row, column, int(target in example.positives))
+            if example.query in asked:  # asked twice: either answer will do
+                row, answers = asked[example.query]
+                answers += [answer for answer in example.answers if answer not in answers]
+            else:
+                id = example.id or f"{split}-{len(asked)}"
+                id = f"{split}/{id}" if id in ids else id  # many sets count each split from 0
+                ids.add(id)
+                answers = list(example.answers)
+                row = gatherer.new_query(example.query, id, where, answers)
+                asked[example.query] = row, answers
+                rows[split].append(row)
+            for target in () if corpus else chain(example.positives, example.negatives):
+                column = gatherer.target(target, where)
+                gatherer.judge(split, row, column, int(target in example.positives))
     if not len(gatherer.targets):
         looked = ", ".join(_CORPORA)
         raise InputError(f"{folder} has no corpus ({looked}), and its questions bring no contexts")
@@ -67,4 +107,4 @@ def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> Questi
         count = len(gatherer.targets)
         _LOG.warning("%s: no corpus; the questions' %d contexts are it", folder, count)
     dataset = gatherer.dataset(folder.resolve().name, judged=False)
-    return QuestionSet(dataset, {split: np.unique(own) for split, own in rows.items()})
+    return QuestionSet(dataset, {split: np.array(own) for split, own in rows.items()})

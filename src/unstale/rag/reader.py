@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -89,7 +90,10 @@ class Reader(nn.Module):
             return_tensors="pt",
         )
         self.inputs += len(inputs)
-        self.truncated += sum(bool(e.overflowing) for e in batch.encodings or [])
+        if batch.encodings is None:  # a tokenizer in plain Python: a full row may have been cut
+            self.truncated += int((batch["attention_mask"].sum(dim=1) >= self.max_length).sum())
+        else:
+            self.truncated += sum(bool(e.overflowing) for e in batch.encodings)
         ids, mask = batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
         states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         return Encoded(states, mask)
@@ -111,12 +115,12 @@ class Reader(nn.Module):
         logits = self.model(
             encoder_outputs=encoded.outputs,
             attention_mask=encoded.mask,
-            labels=labels,
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels),
+            use_cache=False,
         ).logits
-        every = torch.log_softmax(logits.float(), dim=-1)
-        real = labels != IGNORED
-        chosen = every.gather(2, labels.masked_fill(~real, 0)[:, :, None])[:, :, 0]
-        return chosen.masked_fill(~real, 0.0)
+        return -functional.cross_entropy(
+            logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+        )
 
     @torch.no_grad()
     def generate(self, encoded: Encoded, *, beams: int = 1) -> list[str]:
@@ -167,19 +171,28 @@ def load_reader(
     """
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
-        if not config.is_encoder_decoder:
-            rule = "a reader needs an encoder and a decoder, as T5 has"
-            raise InputError(f"{name} is a {config.model_type}: {rule}")
+    except (OSError, ValueError, KeyError) as error:
+        raise _unloadable(name, error) from error
+    if not config.is_encoder_decoder:
+        rule = "a reader needs an encoder and a decoder, as T5 has"
+        raise InputError(f"{name} is a {config.model_type}: {rule}")
+    try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise InputError(f"cannot load the reader {name!r} ({reason})") from error
+        raise _unloadable(name, error) from error
     if tokenizer.pad_token_id is None:
         raise InputError(f"the tokenizer of {name} has no pad token: inputs cannot be batched")
-    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
+    head = model.get_output_embeddings()
+    shared = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
+    if head is not None and not any(head.weight is weight for weight in shared):
         model.config.tie_word_embeddings = False  # as its weights are, whatever its config says
     model = model.float().to(device)
     if not dropout:
         silence_dropout(model)
     return Reader(model, tokenizer, max_length=max_length, answer_length=answer_length)
+
+
+def _unloadable(name: str, error: Exception) -> InputError:
+    reason = (str(error).strip().splitlines() or [repr(error)])[0]
+    return InputError(f"cannot load the reader {name!r} ({reason})")

@@ -1,19 +1,20 @@
-"""Questions with answers as NQ-open, TriviaQA and HotPotQA write them.
+"""Questions with answers as NQ-open, TriviaQA, HotPotQA, FiD and Atlas write them.
 
 A record is known by its keys, so a file needs no label. What it may hold:
 
 - the question: `question`, or TriviaQA's `Question`;
 - answers: `answers`, `answer` or Atlas's `target`, a text or a list; TriviaQA's `answer` or
   `Answer`, an object with a value and aliases; SQuAD's `answers.text`;
-- contexts: `ctxs` or `passages` (objects with title and text), or HotPotQA's `context` (title and
-  sentences), whose `supporting_facts` name the relevant ones.
+- contexts: `ctxs` or `passages` (objects with title and text), relevant if an answer stands in one,
+  or HotPotQA's `context` (title and sentences), whose `supporting_facts` name the relevant ones.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from unstale.data.formats.fid import split_contexts
 from unstale.data.gather import Example, Target
-from unstale.data.lines import objects, show, strings, text
+from unstale.data.lines import show, strings, text
 from unstale.errors import InputError
 
 Record = dict[str, Any]
@@ -27,7 +28,10 @@ def parse_record(record: Record, where: str) -> Example:
     if not answers:
         raise InputError(f"{where}: the question {show(question)} has no answer")
     id = next((str(record[key]) for key in _IDS if key in record), None)
-    return Example(id, question, *_contexts(record, where), answers)
+    sides = _contexts(record, where)
+    if record.get("ctxs") or record.get("passages"):
+        sides = split_contexts(record, answers, where)
+    return Example(id, question, *sides, answers)
 
 
 def _answers(record: Record, where: str) -> list[str]:
@@ -45,11 +49,7 @@ def _answers(record: Record, where: str) -> list[str]:
 
 
 def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
-    """Return the contexts that are said to support the answer, and the others."""
-    key = "ctxs" if "ctxs" in record else "passages"
-    if record.get(key) is not None:
-        listed = [(c.get("title") or "", c.get("text")) for c in objects(record, key, where)]
-        return [], [_target(title, body, where) for title, body in listed]
+    """Return HotPotQA's contexts: those said to support the answer, and the others."""
     pairs, facts = record.get("context"), record.get("supporting_facts") or []
     if isinstance(pairs, dict):  # as the hub stores HotPotQA: by columns
         pairs = list(zip(pairs.get("title", []), pairs.get("sentences", []), strict=False))
@@ -62,9 +62,6 @@ def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
             raise InputError(f"{where}: a context must be [title, sentences], not {show(pair)}")
         title, sentences = pair
         body = "".join(strings(sentences, "context", where))
-        sides[0 if title in titles else 1].append(_target(title, body, where))
+        target = Target(None, text(title, "title", where).strip(), body.strip())
+        sides[0 if title in titles else 1].append(target)
     return sides
-
-
-def _target(title: object, body: object, where: str) -> Target:
-    return Target(None, text(title, "title", where).strip(), text(body, "text", where).strip())

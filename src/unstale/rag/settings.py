@@ -1,6 +1,7 @@
 """Refuse what cannot work, before any long work."""
 
 from pathlib import Path
+from typing import get_args
 
 from sentence_transformers import SentenceTransformer
 
@@ -8,8 +9,12 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import fingerprint
 from unstale.errors import InputError
 from unstale.miners.schedule import Schedule
+from unstale.rag.algorithm2 import Fusion
+from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
+from unstale.training.settings import check_processes
+from unstale.training.strategies import Sampling
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
 STRATEGIES = {
@@ -38,6 +43,10 @@ def check_rag_settings(
     steps: int,
     batch_size: int,
     k: int,
+    fusion: str,
+    likelihood: str,
+    sampling: str,
+    rates: tuple[float | None, ...],
     scale: float | None,
     corrector_hidden: tuple[int, ...],
     corrector_weight: float,
@@ -62,8 +71,16 @@ def check_rag_settings(
     targets = len(questions.dataset.targets)
     if not 1 <= k <= targets:
         raise InputError(f"k must be from 1 to the corpus's {targets} targets, not {k}")
-    if scale is not None and scale <= 0:
-        raise InputError(f"expected scale > 0, not {scale}")
+    for name, choice, choices in (
+        ("fusion", fusion, get_args(Fusion)),
+        ("likelihood", likelihood, get_args(Likelihood)),
+        ("sampling", sampling, get_args(Sampling)),
+    ):
+        if choice not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, not {choice!r}")
+    for name, positive in (("scale", scale), *(("learning rate", rate) for rate in rates)):
+        if positive is not None and positive <= 0:
+            raise InputError(f"expected {name} > 0, not {positive}")
     least = {
         "corrector weight": (corrector_weight, 0),
         "corrector anchor": (corrector_anchor, 0),
@@ -85,14 +102,19 @@ def check_rag_settings(
         Schedule.parse(refresh)
     elif refresh < 0:
         raise InputError(f"cannot refresh {refresh} times")
-    check_lengths(questions, reader)
+    check_lengths(questions, reader, eval_split)
+    check_processes(retriever)
     if buffer is not None:
         TargetBuffer.open(buffer, fingerprint(retriever, questions.dataset.targets))
 
 
-def check_lengths(questions: QuestionSet, reader: Reader) -> None:
+def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> None:
     """Refuse answers that the reader could never write, and questions that leave no target."""
     dataset = questions.dataset
+    most = getattr(reader.model.config, "max_position_embeddings", None)
+    if most is not None and max(reader.max_length, reader.answer_length) > most:
+        asked = f"{reader.max_length} and {reader.answer_length}"
+        raise InputError(f"the reader has {most} positions: lengths of {asked} do not fit")
     rows = questions.rows("train").tolist()
     answers = [(row, answer) for row in rows for answer in questions.answers[row]]
     lengths = _token_counts(reader, [answer for _, answer in answers], answers=True)
@@ -105,6 +127,7 @@ def check_lengths(questions: QuestionSet, reader: Reader) -> None:
             f"longest {lengths[longest]}: question {dataset.query_ids[row]!r}, {answer[:80]!r}; "
             "raise --answer-length or shorten them"
         )
+    rows = [*rows, *questions.rows(eval_split).tolist()]
     inputs = [reader_input(text, "") for text in dataset.queries.take(rows)]
     lengths = _token_counts(reader, inputs)
     longest = max(range(len(rows)), key=lengths.__getitem__)

@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
+from unstale.errors import InputError
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.training.callbacks import Curve, Steps
 from unstale.training.meter import Meter
@@ -46,10 +47,12 @@ class RagTrainer(Trainer):
         evaluate: Callable[[SentenceTransformer], dict[str, float]] | None = None,
         eval_steps: int = 0,
     ) -> None:
+        if args.world_size > 1 or args.n_gpu > 1:
+            raise InputError("Algorithm 2 runs in one process on one device for now; run one")
         super().__init__(model=algorithm, args=args, train_dataset=questions)
         self.algorithm = algorithm
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
-        self._parts: dict[str, Tensor] = {}  # sums of the losses since the last log
+        self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
         steps = Steps(self, algorithm, meter, meter_steps)
         self.add_callback(steps)
@@ -85,7 +88,7 @@ class RagTrainer(Trainer):
         """Add the losses up."""
         losses = model(**inputs)
         for name, value in losses.items():
-            self._parts[name] = self._parts.get(name, torch.zeros(())) + value.detach().cpu()
+            self._parts[name] = self._parts.get(name, 0.0) + value.detach()
         self._counted += 1
         loss = sum(losses.values())
         return (loss, losses) if return_outputs else loss
@@ -99,10 +102,12 @@ class RagTrainer(Trainer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         """Clip retriever and reader by their common norm, the corrector by its own."""
+        theta = [*self.algorithm.model.parameters(), *self.algorithm.reader.parameters()]
+        # Accelerate unscales the gradients of half precision first, the corrector's among them.
+        norm = self.accelerator.clip_grad_norm_(theta, self.args.max_grad_norm)
         if own := list(self.algorithm.miner.parameters()):
             torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
-        theta = [*self.algorithm.model.parameters(), *self.algorithm.reader.parameters()]
-        return torch.nn.utils.clip_grad_norm_(theta, self.args.max_grad_norm)
+        return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save all weights and the record of the run; nothing pickled."""

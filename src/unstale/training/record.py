@@ -46,6 +46,7 @@ class Record:
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)  # step, seconds, metrics
+    parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
 
 
 def save_miner(folder: Path, miner: Miner, record: Record) -> None:
@@ -68,6 +69,7 @@ def load_miner(folder: Path, miner: Miner, record: Record) -> None:
     record.counters = Counters(**state["counters"])
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
+    record.parts = state.get("parts", {})
 
 
 def _searches(miner: Miner) -> list[Any]:

@@ -49,7 +49,7 @@ def check_settings(
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
-    _check_processes(model)
+    check_processes(model)
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
     dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
@@ -111,7 +111,8 @@ def hidden_widths(hidden: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(width for width in widths if width)
 
 
-def _check_processes(model: SentenceTransformer) -> None:
+def check_processes(model: SentenceTransformer) -> None:
+    """Refuse several processes or devices."""
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if several or (model.device.type == "cuda" and torch.cuda.device_count() > 1):
         rule = "training runs in one process on one device for now: set CUDA_VISIBLE_DEVICES"

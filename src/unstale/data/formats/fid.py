@@ -4,6 +4,7 @@ These files say what was retrieved, not what is relevant. A context is taken as 
 `has_answer`, or else if it contains one of the answers.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from unstale.data.answers import has_answer
@@ -39,6 +40,15 @@ def _files(source: Source) -> list[Path]:
 def parse_fid(record: Record, where: str) -> Example:
     """Make an example of a record: contexts with an answer are positive, the others negative."""
     answers = strings(record.get("answers") or record.get("target"), "answers", where)
+    id = identifier(record, "id", where)
+    sides = split_contexts(record, answers, where)
+    return Example(id, string(record, "question", where), *sides, answers)
+
+
+def split_contexts(
+    record: Record, answers: Sequence[str], where: str
+) -> tuple[list[Target], list[Target]]:
+    """Return the contexts with an answer, and those without."""
     key = "ctxs" if "ctxs" in record else "passages"
     contexts = parse_contexts(record, key, where)
     sides: tuple[list[Target], list[Target]] = ([], [])
@@ -46,8 +56,7 @@ def parse_fid(record: Record, where: str) -> Example:
         told = raw.get("has_answer", raw.get("hasanswer"))
         good = bool(told) if told is not None else has_answer(context.text or "", answers)
         sides[0 if good else 1].append(context)
-    id = identifier(record, "id", where)
-    return Example(id, string(record, "question", where), *sides, answers)
+    return sides
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
