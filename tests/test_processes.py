@@ -117,6 +117,28 @@ def test_a_dead_rank_ends_the_job_which_goes_on_with_another_number_of_ranks(
     assert after > 1 or len(saved["miner.memory.residual"]) == 120  # whole again
 
 
+@pytest.mark.slow
+def test_a_corpus_embedded_by_two_is_the_same(
+    beir: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    flags = ["embed", "--data", str(beir), "--model", str(bert_folder), "--device", "cpu"]
+    flags += ["--shard-rows", "16"]
+    assert main([*flags, "--output", str(tmp_path / "one")]) == 0
+    torchrun(2, "-m", "unstale.cli.main", *flags, "--output", str(tmp_path / "two"))
+    one, two = (sorted((tmp_path / d).glob("shard-*")) for d in ("one", "two"))
+    assert len(one) == 8
+    assert [f.read_bytes() for f in one] == [f.read_bytes() for f in two]
+    assert main(["verify", str(tmp_path / "two")]) == 0
+
+
+def test_only_training_and_embedding_are_shared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["verify", "anything"]) == 2
+    assert "it runs in one process" in capsys.readouterr().err
+
+
 def test_what_cannot_be_shared_is_refused(
     beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,8 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
 }
 
+SHARED = ("train", "embed")  # what torchrun can start in several processes
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for bad input, or 3 for a run that had to stop."""
@@ -108,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     module, function = target.split(":")
     try:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
+            raise InputError(f"it runs in one process; torchrun is for {' and '.join(SHARED)}")
         run: Callable[[Any], None] = getattr(import_module(module), function)
         run(chosen)
     except (InputError, OSError) as error:
