@@ -12,7 +12,7 @@ PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow test-browser check format bench docs clean
+.PHONY: help install demo test test-slow fuzz audit test-browser check format bench docs clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,13 @@ test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
 
 test-slow: install ## Run only the tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
+
+fuzz: install ## Give every reader over 100,000 bad inputs (12 minutes; FUZZ_INPUTS for each of 9)
+	$(PYTEST) -m slow tests/test_fuzz.py $(ARGS)
+
+audit: install ## Compare the pinned dependencies with published advisories (needs the network)
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 test-browser: install ## Run the tests that open a report in Chromium (installs it, on Debian)
 	command -v chromium || (apt-get update && apt-get install --yes --no-install-recommends chromium)

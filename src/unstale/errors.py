@@ -1,8 +1,15 @@
-"""The one error that means: the caller's input is wrong, and here is what and where."""
+"""The errors that are not bugs of ours: wrong input, and a run that cannot go on."""
 
 
 class InputError(ValueError):
     """Report a rule that the caller's input breaks, with the file, the line and the value.
 
     The command line prints its message without a traceback; anything else is a bug of ours.
+    """
+
+
+class RunError(RuntimeError):
+    """Report why a run that began well had to stop, and from where it can go on.
+
+    The command line prints its message without a traceback, too.
     """

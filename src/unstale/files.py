@@ -11,15 +11,29 @@ from typing import Any
 
 
 @contextmanager
+def one_error(path: Path) -> Iterator[None]:
+    """Turn what libraries raise of a full or broken disk into an OSError that names the path."""
+    try:
+        yield
+    except Exception as error:
+        # torch reports its own file format's writer, safetensors its own type of error.
+        torn = type(error).__name__ == "SafetensorError" or "inline_container" in str(error)
+        if not torn:
+            raise
+        raise OSError(f"cannot write {path}: {str(error).partition(chr(10))[0]}") from error
+
+
+@contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success fsync it and rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
+        with one_error(path):
+            yield temporary
+        _sync(temporary)
         os.replace(temporary, path)  # noqa: PTH105 - os.replace is the atomic one, by name
+        _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -32,7 +46,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
-        yield temporary
+        with one_error(path):
+            yield temporary
+        sync_folder(temporary)
         if path.exists():
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
             path.rename(old)
@@ -42,6 +58,29 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until everything in a folder is on the disk: a rename must not overtake it."""
+    for path in [*folder.rglob("*"), folder]:
+        _sync(path)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed writers left behind; only where no other process can be writing."""
+    for path in [*folder.rglob(".*.tmp"), *folder.rglob(".*.old")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold

@@ -13,7 +13,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.buffer import TargetBuffer, write_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
@@ -117,6 +117,10 @@ def test_damage_is_named(
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["shards"][1]["file"] = "../secret"
     (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="its own checksum does not fit"):
+        TargetBuffer.open(folder)
+    del manifest["sha256"]
+    write_manifest(folder, manifest)  # by somebody who knows how
     with pytest.raises(InputError, match=r"outside the folder: '\.\./secret'"):
         TargetBuffer.open(folder)
     (folder / "manifest.json").write_text("{}")

@@ -36,6 +36,7 @@ COST = {
     "two-round": (N, 0),
     # Refits after steps 2, 4, 6, 8; full refreshes after 3 and 5 (8 in three parts).
     "dynnibal": (2 * N, 4 * 30),
+    "auto-refresh": (0, 0),  # only when the meter finds it stale
     "corrected": (0, 0),
     "corrected-mse": (0, 0),
     "corrected-subset": (0, 0),

@@ -1,6 +1,5 @@
 """What a stock trainer would get wrong with a loss that owns weights."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from unstale.errors import InputError
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.training.job import train
-from unstale.training.strategies import STRATEGIES
 
 SMALL = {
     "steps": 6,
@@ -109,42 +107,6 @@ def test_accumulation_averages_the_gradients_of_its_parts(
     first, second, whole = grads
     for a, b, c in zip(first, second, whole, strict=True):
         torch.testing.assert_close((a + b) / 2, c)
-
-
-@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-def test_a_resumed_run_ends_where_an_uninterrupted_one_ends(
-    start, dataset: RetrievalDataset, tmp_path: Path, strategy: str
-) -> None:
-    options = SMALL | {"save_steps": 3, "strategy": strategy, "sampling": "gumbel"}
-    options |= {"refresh": 2, "subset_size": 40}  # refreshes after 3 and 6: one is behind a kill
-    whole = train(dataset, start(), tmp_path / "whole", **options)
-    run = tmp_path / "resumed"
-    shutil.copytree(tmp_path / "whole", run)
-    shutil.rmtree(run / "checkpoints" / "checkpoint-6")  # as if killed between steps 3 and 6
-    shutil.rmtree(run / "model")
-    resumed = train(dataset, start(), run, resume=True, **options)
-    assert resumed["metrics"] == whole["metrics"]
-    assert resumed["freshness"] == whole["freshness"]
-    assert resumed["targets_trained"] == whole["targets_trained"]
-    for name, value in weights(tmp_path / "whole" / "model").items():
-        assert torch.equal(value, weights(run / "model")[name]), name
-    if (run / "corrector.safetensors").exists():
-        ours, theirs = (load_file(r / "corrector.safetensors") for r in (run, tmp_path / "whole"))
-        assert all(torch.equal(ours[k], theirs[k]) for k in theirs)
-
-
-@pytest.mark.parametrize("search", ["rolling", "ivf"])
-def test_a_search_with_a_memory_of_its_own_is_resumed_too(
-    start, dataset: RetrievalDataset, tmp_path: Path, search: str
-) -> None:
-    options = SMALL | {"save_steps": 3, "search": search}
-    whole = train(dataset, start(), tmp_path / "whole", **options)
-    run = tmp_path / "resumed"
-    shutil.copytree(tmp_path / "whole", run)
-    shutil.rmtree(run / "checkpoints" / "checkpoint-6")
-    resumed = train(dataset, start(), run, resume=True, **options)
-    assert resumed["metrics"] == whole["metrics"]
-    assert resumed["freshness"] == whole["freshness"]
 
 
 def test_a_checkpoint_restores_corrector_and_optimizer(

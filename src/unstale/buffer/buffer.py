@@ -1,6 +1,5 @@
 """The buffer B: one stale embedding for every target, by row number."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -12,9 +11,12 @@ from torch import Tensor
 
 from unstale.buffer.fingerprint import Fingerprint, differences
 from unstale.errors import InputError
+from unstale.files import write_json
+from unstale.integrity import BUFFER, digest, inside, read_object, sha256
 
-MANIFEST = "manifest.json"
+MANIFEST = BUFFER
 FORMAT = 1
+_KEYS = {"format", "fingerprint", "dim", "dtype", "shards"}
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -85,6 +87,14 @@ class TargetBuffer:
         """Copy the whole buffer into the memory of a device, as one shard."""
         return TargetBuffer([torch.cat([s.to(device) for s in self.shards])])
 
+    def between(self, start: int, stop: int, device: torch.device | str) -> "TargetBuffer":
+        """Copy the rows from `start` up to `stop` into the memory of a device, as one shard."""
+        parts = [
+            shard[max(0, start - first) : max(0, stop - first)]
+            for first, shard in zip(self._starts.tolist(), self.shards, strict=False)
+        ]
+        return TargetBuffer([torch.cat([part.to(device) for part in parts])])
+
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
         """Memory-map a finished buffer; refuse one that something else made.
@@ -107,14 +117,49 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         raise InputError(f"{folder} is not a buffer: it has no {MANIFEST}")
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-        complete = {"format", "fingerprint", "dim", "dtype", "shards"} <= manifest.keys()
-    except (ValueError, AttributeError) as error:
-        raise InputError(f"{path} is not a buffer's manifest ({error})") from None
-    if not complete or manifest["format"] != FORMAT or manifest["dtype"] not in DTYPES:
+    manifest = read_object(path)
+    whole = manifest.pop("sha256", None)
+    if manifest.keys() != _KEYS or manifest["format"] != FORMAT:
         raise InputError(f"{path} is not the manifest of a buffer of format {FORMAT}")
+    if whole is not None and whole != digest(manifest):  # early buffers have none
+        raise InputError(f"{path} is damaged: its own checksum does not fit")
+    shards, dim = manifest["shards"], manifest["dim"]
+    if manifest["dtype"] not in DTYPES or not isinstance(manifest["fingerprint"], dict):
+        raise InputError(f"{path} does not say what the buffer holds")
+    if not isinstance(shards, list) or not all(map(_is_shard, shards)) or not _is_count(dim):
+        raise InputError(f"{path} does not say which shards there are")
+    for shard in shards:
+        inside(folder, shard["file"], path)
     return manifest
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write a buffer's manifest, with a checksum of its own."""
+    write_json(folder / MANIFEST, manifest | {"sha256": digest(manifest)})
+
+
+def _is_shard(shard: Any) -> bool:  # noqa: ANN401 - whatever a file may hold
+    return (
+        isinstance(shard, dict)
+        and isinstance(shard.get("file"), str)
+        and _is_count(shard.get("rows"))
+        and isinstance(shard.get("sha256", ""), str)
+    )
+
+
+def _is_count(value: Any) -> bool:  # noqa: ANN401
+    return type(value) is int and 0 < value < 2**48
+
+
+def check_shards(folder: Path) -> int:
+    """Compare every shard of a finished buffer with its checksum; return how many there are."""
+    manifest = read_manifest(folder)
+    TargetBuffer.open(folder)
+    for shard in manifest["shards"]:
+        if sha256(folder / shard["file"]) != shard["sha256"]:
+            path = folder / shard["file"]
+            raise InputError(f"{path} is damaged: its checksum is not that in {MANIFEST}")
+    return len(manifest["shards"])
 
 
 def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -> None:
@@ -126,8 +171,6 @@ def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -
 def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Tensor:
     """Map one safetensors file; its header says where the only tensor starts."""
     path = folder / shard["file"]
-    if Path(shard["file"]).name != shard["file"]:
-        raise InputError(f"{folder / MANIFEST}: a shard outside the folder: {shard['file']!r}")
     if not path.is_file():
         raise InputError(f"the buffer {folder} lacks its shard {shard['file']}")
     with path.open("rb") as file:

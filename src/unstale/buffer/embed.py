@@ -1,12 +1,15 @@
 """Embed a whole corpus once, to disk, so that a kill costs one shard and no more."""
 
-import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 from tqdm import tqdm
 
 from unstale.buffer.buffer import (
@@ -16,13 +19,16 @@ from unstale.buffer.buffer import (
     TargetBuffer,
     check_maker,
     read_manifest,
+    write_manifest,
 )
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
 from unstale.data.dataset import Texts
 from unstale.data.tokens import TokenStore
+from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
 from unstale.errors import InputError
-from unstale.files import atomic_file, write_json
+from unstale.files import atomic_file
+from unstale.integrity import sha256
 
 
 def embed_corpus(
@@ -53,38 +59,72 @@ def embed_corpus(
     """
     if dtype not in DTYPES:
         raise InputError(f"a buffer holds {' or '.join(DTYPES)}, not {dtype!r}")
+    with first_alone():
+        manifest = _manifest(model, tokens, folder, made_by, dtype, shard_rows)
+    started = np.cumsum([0, *[s["rows"] for s in manifest["shards"]]])
+    missing = [i for i, s in enumerate(manifest["shards"]) if not s.get("sha256")]
+    todo = sum(manifest["shards"][i]["rows"] for i in missing)
+    with tqdm(
+        total=len(tokens),
+        initial=len(tokens) - todo,
+        desc="embedding",
+        unit="target",
+        disable=not progress,
+    ) as bar:
+        # A shard to each process; the manifest follows, so that a kill costs these shards.
+        for i in range(0, len(missing), world()):
+            turn = missing[i : i + world()]
+            done: tuple[int, str] | None = None
+            if rank() < len(turn):
+                mine = turn[rank()]
+                rows = np.arange(started[mine], started[mine + 1])
+                vectors = embed_targets(
+                    model, tokens, rows, tokens_per_batch=tokens_per_batch, progress=bar
+                )
+                done = mine, _write(folder, manifest, mine, rows, vectors)
+            for place, checksum in filter(None, exchange(done)):
+                manifest["shards"][place]["sha256"] = checksum
+            if rank() == 0:
+                write_manifest(folder, manifest)
+    barrier()
+    return TargetBuffer.open(folder, made_by), todo
+
+
+def _manifest(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    folder: Path,
+    made_by: Fingerprint,
+    dtype: str,
+    shard_rows: int,
+) -> dict[str, Any]:
+    """Read the manifest of a buffer that was begun, or begin one."""
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder)
         check_maker(folder, manifest, made_by)
-    else:
-        sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
-        shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
-        manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
-        manifest |= {"dtype": dtype, "shards": shards}
-        write_json(folder / MANIFEST, manifest)
+        return manifest
+    sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
+    shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
+    manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
+    manifest |= {"dtype": dtype, "shards": shards}
+    write_manifest(folder, manifest)
+    return manifest
 
-    embedded, start = 0, 0
-    done = sum(s["rows"] for s in manifest["shards"] if s.get("sha256"))
-    with tqdm(
-        total=len(tokens), initial=done, desc="embedding", unit="target", disable=not progress
-    ) as bar:
-        for shard in manifest["shards"]:
-            rows = np.arange(start, start + shard["rows"])
-            start += shard["rows"]
-            if shard.get("sha256"):
-                continue
-            vectors = embed_targets(
-                model, tokens, rows, tokens_per_batch=tokens_per_batch, progress=bar
-            )
-            if not torch.isfinite(vectors).all():
-                bad = int(rows[~torch.isfinite(vectors).all(dim=1).numpy()][0])
-                raise InputError(f"the encoder gave NaN or infinity for the target in row {bad}")
-            with atomic_file(folder / shard["file"]) as temporary:
-                save_file({"vectors": vectors.to(DTYPES[manifest["dtype"]])}, temporary)
-                shard["sha256"] = hashlib.sha256(temporary.read_bytes()).hexdigest()
-            write_json(folder / MANIFEST, manifest)
-            embedded += len(rows)
-    return TargetBuffer.open(folder, made_by), embedded
+
+def _write(
+    folder: Path,
+    manifest: dict[str, Any],
+    place: int,
+    rows: Int[ndarray, " n"],
+    vectors: Float[Tensor, "n d"],
+) -> str:
+    """Write one shard, and return its checksum."""
+    if not torch.isfinite(vectors).all():
+        bad = int(rows[~torch.isfinite(vectors).all(dim=1).numpy()][0])
+        raise InputError(f"the encoder gave NaN or infinity for the target in row {bad}")
+    with atomic_file(folder / manifest["shards"][place]["file"]) as temporary:
+        save_file({"vectors": vectors.to(DTYPES[manifest["dtype"]])}, temporary)
+        return sha256(temporary)
 
 
 def open_or_embed(
@@ -97,8 +137,12 @@ def open_or_embed(
     *,
     progress: bool = True,
 ) -> tuple[TargetBuffer, int]:
-    """Open the buffer `made`, if it is this model's, or embed into `folder`; count what was."""
+    """Open the buffer `made`, if it is this model's, or embed into `folder`.
+
+    The count is of what this run embedded, whichever of its processes did it.
+    """
     made_by = fingerprint(model, targets)
     if made is not None:
         return TargetBuffer.open(made, made_by), 0
-    return embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
+    buffer, _ = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
+    return buffer, len(buffer)

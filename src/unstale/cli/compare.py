@@ -14,6 +14,7 @@ from unstale.cli.folders import open_output, save_config
 from unstale.cli.train import check_flags, training_settings
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
+from unstale.integrity import seal
 from unstale.rag.settings import find_rag_strategy
 from unstale.report.page import write_page
 from unstale.report.results import RESULTS, write_results
@@ -58,6 +59,7 @@ def run(chosen: options.Compare) -> None:
         values.setdefault(strategy, {})[seed] = done.values
     summary = summarise(values)
     write_results(output, start.counts, entries, summary)
+    seal(output)
     print_comparison(entries, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
     print(f"results: {output / RESULTS}\nreport:  open {write_page(output, asdict(chosen))}")
 

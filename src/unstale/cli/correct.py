@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from jaxtyping import Float, Int
 from numpy import ndarray
 from safetensors.torch import load_file
@@ -18,7 +17,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options_correct
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import CONFIG, open_output, save_config
+from unstale.cli.folders import CONFIG, open_output, read_config, save_config
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.data.load import load_dataset
@@ -27,6 +26,7 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.files import write_json
+from unstale.integrity import seal
 from unstale.migrate.job import (
     Asked,
     corrected_chunks,
@@ -118,6 +118,7 @@ def run(chosen: options_correct.Correct) -> None:
     }
     write_json(output / RESULTS, results)
     write_json(output / "manifest.json", {"from": Path(chosen.vectors).name} | results["vectors"])
+    seal(output)
     for name, interval in found.items():
         print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     print(f"{judgement['text']}\nvectors: {path}\nresults: {output / RESULTS}")
@@ -193,10 +194,10 @@ def _from_run(chosen: options_correct.Correct) -> options_correct.Correct:
     if not path.is_file() or not (folder / "corrector.safetensors").is_file():
         raise InputError(f"{folder} is not a finished run with a corrector")
     try:
-        config = yaml.safe_load(path.read_text("utf-8"))
+        config = read_config(folder)
         vectors = chosen.vectors or config.get("buffer") or str(folder / "buffer")
         return replace(chosen, data=config["data"], model=str(folder / "model"), vectors=vectors)
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+    except KeyError:
         raise InputError(f"{path} does not say which data the run used") from None
 
 

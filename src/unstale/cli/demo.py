@@ -10,6 +10,7 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config, written_by
 from unstale.cli.train import training_settings
 from unstale.data.load import load_dataset
+from unstale.integrity import seal
 from unstale.report.page import write_page
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
@@ -36,6 +37,7 @@ def run(chosen: options.Demo) -> None:
         runs.append(train(dataset, open_encoder(part), folder, **training_settings(part)))
     shutil.move(output / "corrected" / "model", output / "model")
     write_results(output, dataset.counts, runs)
+    seal(output)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(_meaning(*runs))
     print(f"\nresults: {output / RESULTS}")

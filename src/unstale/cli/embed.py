@@ -9,11 +9,13 @@ from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
 from unstale.data.load import load_dataset
+from unstale.distributed import barrier, first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 
 
 def run(chosen: options.Embed) -> None:
     """Embed a corpus, or finish a buffer that was interrupted."""
+    start(chosen.device)
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,
@@ -21,11 +23,14 @@ def run(chosen: options.Embed) -> None:
         dry=True,
         needs=(chosen.data, chosen.model),
     )
-    dataset = load_dataset(chosen.data)
-    model = open_encoder(chosen)
-    output: Path = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-    save_config(output, "embed", chosen)
-    tokens = target_tokens(model, dataset)
+    model, output = open_encoder(chosen), Path(chosen.output)
+    with first_alone():
+        dataset = load_dataset(chosen.data, progress=rank() == 0)
+        tokens = target_tokens(model, dataset, progress=rank() == 0)
+    if rank() == 0:
+        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
+        save_config(output, "embed", chosen)
+    barrier()
     buffer, embedded = embed_corpus(
         model,
         tokens,
@@ -34,7 +39,10 @@ def run(chosen: options.Embed) -> None:
         dtype=chosen.dtype,
         shard_rows=chosen.shard_rows,
         tokens_per_batch=chosen.tokens_per_batch,
+        progress=rank() == 0,
     )
+    if rank() > 0:
+        return
     print(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")
     if tokens.truncated:
         print(f"{tokens.truncated:,} targets were cut at the model's maximum length")

@@ -9,6 +9,7 @@ from unstale.cli.folders import open_output, save_config
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
+from unstale.integrity import seal
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 
@@ -46,5 +47,6 @@ def run(chosen: options.Evaluate) -> None:
         "freshness": [],
     }
     write_results(output, dataset.counts, [result])
+    seal(output)
     print_runs([result], title=f"{dataset.name}, {chosen.split} split, in percent")
     print(f"results: {output / RESULTS}")

@@ -9,14 +9,19 @@ from typing import Any
 import yaml
 
 from unstale.errors import InputError
-from unstale.files import atomic_file
+from unstale.files import atomic_file, sweep
+from unstale.integrity import SEAL
+from unstale.locks import LOCK, hold
 
 CONFIG = "config.yaml"
 _MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
 
 # What may change when a run goes on: nothing that its results depend on.
 _FREE = {"output", "overwrite", "resume", "device", "save_steps", "meter_steps", "eval_steps"}
-_FREE |= {"probe_queries", "probe_targets", "strategies", "seeds"}
+_FREE |= {"probe_queries", "probe_targets", "strategies", "seeds", "keep_checkpoints"}
+# What the parser lets through of tags and numbers that make no sense.
+_ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_PATHS = {"data", "model", "buffer", "vectors", "run"}  # or names, where no such path exists
 
 
 def open_output(
@@ -38,7 +43,7 @@ def open_output(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
     ours = written_by(folder, "")
-    used = folder.is_dir() and any(folder.iterdir())
+    used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
     if resume and overwrite:
         raise InputError("--resume and --overwrite exclude each other")
     if resume and not ours:
@@ -52,9 +57,12 @@ def open_output(
             raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder
+    hold(folder)
     if used and overwrite:
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+        _empty(folder)
+    if resume:
+        sweep(folder)
+        (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
     return folder
 
 
@@ -63,6 +71,14 @@ def _place(name: str) -> Path:
     from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
 
     return parse_name(name)[1].path
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def written_by(folder: Path, command: str) -> bool:
@@ -80,8 +96,9 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
     Going on with other flags than a run began with would mix two experiments: it is refused.
     """
     values = {k: v for k, v in asdict(chosen).items() if k not in ("overwrite", "resume")}
+    values = _absolute(values)
     if getattr(chosen, "resume", False) and (folder / CONFIG).exists():
-        before = yaml.safe_load((folder / CONFIG).read_text("utf-8"))
+        before = _absolute(read_config(folder))
         for key in values.keys() - _FREE:
             if key in before and before[key] != values[key]:
                 flag = f"--{key.replace('_', '-')}"
@@ -91,3 +108,26 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
     with atomic_file(folder / CONFIG) as temporary:
         header = f"{_MARK}{command}\n"
         temporary.write_text(header + yaml.safe_dump(values, sort_keys=False), "utf-8")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the flags that a command was given, from its output folder."""
+    path = folder / CONFIG
+    try:
+        values = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, *_ODD) as error:
+        raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must be a list of flags and values")
+    return values
+
+
+def _absolute(values: dict[str, Any]) -> dict[str, Any]:
+    """Make paths absolute, so that a run can go on from any folder."""
+    found = {k: v for k, v in values.items() if k in _PATHS and isinstance(v, str) and v}
+    places = {k: str(_place(v)) for k, v in found.items()}  # `csv:pairs.csv:query=title`, too
+    return values | {
+        k: v.replace(places[k], str(Path(places[k]).resolve()), 1)
+        for k, v in found.items()
+        if Path(places[k]).exists()
+    }

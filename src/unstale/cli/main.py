@@ -9,10 +9,11 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from unstale.cli import options, options_correct, options_data, options_rag
+from unstale.cli import options, options_care, options_correct, options_data, options_rag
 from unstale.cli.flags import add_flags
 from unstale.cli.folders import CONFIG
-from unstale.errors import InputError
+from unstale.errors import InputError, RunError
+from unstale.locks import release
 
 # name: (one line of help, options, "module:function"); modules load only when they run, so that
 # `--help` does not wait for torch.
@@ -62,6 +63,16 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         options.Report,
         "unstale.cli.report:run",
     ),
+    "plan": (
+        "Work out memory, time and disk of a run before it is started.",
+        options_care.Plan,
+        "unstale.cli.plan:run",
+    ),
+    "verify": (
+        "Check the checksums of a run folder, its checkpoints or a buffer.",
+        options_care.Verify,
+        "unstale.cli.verify:run",
+    ),
     "correct": (
         "Bring old vectors up to date with a new encoder by embedding only a sample.",
         options_correct.Correct,
@@ -79,9 +90,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
 }
 
+SHARED = ("train", "embed")  # what torchrun can start in several processes
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, or 2 for bad input."""
+    """Run a command; return 0, 2 for bad input, or 3 for a run that had to stop."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parsed = parser().parse_args(words)
     name = parsed.subcommand
@@ -97,14 +110,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     module, function = target.split(":")
     try:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
+            raise InputError(f"it runs in one process; torchrun is for {' and '.join(SHARED)}")
         run: Callable[[Any], None] = getattr(import_module(module), function)
         run(chosen)
     except (InputError, OSError) as error:
         sys.stderr.write(f"unstale {name}: error: {error}\n")
         return 2
+    except RunError as error:
+        sys.stderr.write(f"unstale {name}: stopped: {error}\n")
+        return 3
+    except RuntimeError as error:
+        from unstale.distributed import LOST, is_lost
+
+        if not is_lost(error):
+            raise
+        sys.stderr.write(f"unstale {name}: stopped: {LOST}\n")
+        return 3
     except KeyboardInterrupt:
         sys.stderr.write(f"unstale {name}: interrupted\n")
         return 130
+    finally:
+        release()
     return 0
 
 

@@ -67,7 +67,8 @@ class Train(Output, Filtering, Encoder):
             corrector (the paper's method; corrected-mse: the other loss). stale: search it as it
             is (stale-frozen: and do not train the target tower). exhaustive: re-embed all targets
             on a schedule; two-round: once, halfway. stochastic: re-draw and re-embed a subset.
-            dynnibal: a low-rank regression, refitted (our reading). corrected-subset,
+            dynnibal: a low-rank regression, refitted (our reading). auto-refresh: re-embed all
+            when the freshness meter says so (--refresh-below). corrected-subset,
             stale-rerank: for a cache that does not fit. uniform: at random. in-batch: none.
         steps: Optimizer steps.
         batch_size: Queries a step.
@@ -95,6 +96,10 @@ class Train(Output, Filtering, Encoder):
         sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
         rank: Rank of the regression of dynnibal.
         rerank_depth: How many stale targets stale-rerank reranks for each query.
+        refresh_below: auto-refresh re-embeds when the meter finds the cache to hold less than this
+            share of the true top 10.
+        fallback: Mine from the stale cache for as long as the meter finds the corrector worse than
+            none, by KL or overlap.
         search: How to search the cache through the corrector. exact: every target. rolling: as
             fast as a stale search, and nearly exact. ivf: only the cells of targets that may
             matter, for millions (needs faiss). auto: chosen by size and memory.
@@ -106,7 +111,8 @@ class Train(Output, Filtering, Encoder):
         probe_queries: Queries of the freshness probe.
         probe_targets: Targets of the freshness probe, encoded at each reading.
         save_steps: Steps between checkpoints; 0 for none.
-        resume: Go on from the last checkpoint in the output folder.
+        keep_checkpoints: How many good checkpoints to keep, the newest ones.
+        resume: Go on from the last good checkpoint in the output folder; no other flag is needed.
         trainer: Anything else that SentenceTransformerTrainingArguments takes, e.g.
             `--trainer.weight_decay 0.01`.
     """
@@ -135,6 +141,8 @@ class Train(Output, Filtering, Encoder):
     sample_size: int = 0
     rank: int = 64
     rerank_depth: int = 256
+    refresh_below: float = 0.9
+    fallback: bool = True
     search: Literal["auto", "exact", "rolling", "ivf"] = "auto"
     buffer: str | None = None
     dtype: Literal["float32", "float16"] = "float32"
@@ -144,6 +152,7 @@ class Train(Output, Filtering, Encoder):
     probe_queries: int = 64
     probe_targets: int = 512
     save_steps: int = 0
+    keep_checkpoints: int = 2
     resume: bool = False
     trainer: dict[str, Any] = field(default_factory=dict)
 

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from unstale.cli import options
-from unstale.cli.folders import CONFIG
+from unstale.cli.folders import CONFIG, read_config
 from unstale.errors import InputError
 from unstale.report.page import write_page
 
@@ -21,13 +19,4 @@ def run(chosen: options.Report) -> None:
 
 def run_settings(folder: Path) -> dict[str, Any]:
     """Read the flags that a run was given, if its folder has them."""
-    path = folder / CONFIG
-    if not path.is_file():
-        return {}
-    try:
-        settings = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not YAML ({error})") from None
-    if not isinstance(settings, dict):
-        raise InputError(f"{path} must be a list of flags and values")
-    return settings
+    return read_config(folder) if (folder / CONFIG).is_file() else {}

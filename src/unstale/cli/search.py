@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +12,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
 from unstale.cli.folders import CONFIG
+from unstale.cli.folders import read_config as read_flags
 from unstale.data.load import load_dataset
 from unstale.encoders.embed import embed_queries
 from unstale.encoders.load import load_encoder
@@ -68,9 +68,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file() or not (folder / "model").is_dir():
         raise InputError(f"{folder} is not a finished training run (no {CONFIG} and model/)")
     try:
-        config = yaml.safe_load(path.read_text("utf-8"))
+        config = read_flags(folder)
         assert isinstance(config["data"], str)
-    except (yaml.YAMLError, KeyError, TypeError, AssertionError):
+    except (KeyError, AssertionError):
         raise InputError(f"{path} does not say which data the run used") from None
     return dict(config)
 

@@ -14,7 +14,9 @@ from unstale.cli.folders import open_output, save_config
 from unstale.cli.options_filters import Filtering
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
+from unstale.distributed import barrier, first_alone, rank, start
 from unstale.errors import InputError
+from unstale.integrity import seal
 from unstale.miners.filters import Filters
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
@@ -22,9 +24,17 @@ from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
 from unstale.training.strategies import find_strategy
 
+# What the trainer would do with checkpoints by itself, and the flag that does it well.
+_OURS = {
+    "max_steps": "--steps",
+    "output_dir": "--output",
+    "save_total_limit": "--keep-checkpoints",
+}
+
 
 def run(chosen: options.Train) -> None:
     """Check everything, train, and write the results."""
+    start(chosen.device)
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
     open_output(
         chosen.output,
@@ -34,13 +44,20 @@ def run(chosen: options.Train) -> None:
         needs=(chosen.data, chosen.model, chosen.buffer),
     )
     find_strategy(chosen.strategy)
-    dataset = load_dataset(chosen.data)
+    with first_alone():
+        dataset = load_dataset(chosen.data, progress=rank() == 0)
     model = open_encoder(chosen, dropout=chosen.dropout)
     settings = check_flags(dataset, model, chosen)
-    output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-    save_config(output, "train", chosen)
+    output = Path(chosen.output)
+    if rank() == 0:
+        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
+        save_config(output, "train", chosen)
+    barrier()
     result = train(dataset, model, output, **settings)
+    if rank() > 0:
+        return
     write_results(output, dataset.counts, [result])
+    seal(output)
     print_runs([result], title=f"{dataset.name}, {chosen.eval_split} split, in percent")
     print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
 
@@ -74,6 +91,5 @@ def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> 
     known = {f.name for f in fields(arguments)}
     if unknown := sorted(set(extra) - known):
         raise InputError(f"--trainer: {arguments.__name__} has no {', '.join(unknown)}")
-    for name, flag in (("max_steps", "--steps"), ("output_dir", "--output")):
-        if name in extra:
-            raise InputError(f"--trainer.{name}: use {flag}")
+    for key in sorted(set(extra) & set(_OURS)):
+        raise InputError(f"--trainer.{key}: use {_OURS[key]}")

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from unstale.distributed import total
 from unstale.errors import InputError
 
 
@@ -25,13 +26,17 @@ class ResidualMemory(nn.Module):
         targets: N, the size of the corpus.
         dim: D.
         fade: Steps after which a residual counts 1/e.
+        first: The first row, where another process keeps those before it.
     """
 
-    def __init__(self, targets: int, dim: int, fade: int) -> None:
+    row_tensors = ("residual", "written")  # one row a target
+
+    def __init__(self, targets: int, dim: int, fade: int, first: int = 0) -> None:
         super().__init__()
         if fade <= 0:
             raise InputError(f"a memory must fade over more than 0 steps, not {fade}")
         self.fade = fade
+        self.first = first
         self.residual: Tensor
         self.written: Tensor
         self.register_buffer("residual", torch.zeros(targets, dim))
@@ -39,17 +44,26 @@ class ResidualMemory(nn.Module):
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
         """Remember residuals found at a step; each row's last one counts."""
-        self.residual[rows] = residual.detach().to(self.residual)
-        self.written[rows] = step
+        here = (rows >= self.first) & (rows < self.first + len(self.residual))
+        self.residual[rows[here] - self.first] = residual.detach()[here].to(self.residual)
+        self.written[rows[here] - self.first] = step
 
     def read(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, "n d"]:
         """Return what to add to corrected embeddings; zero for targets never encoded."""
-        return self.residual[rows] * self._weight(rows, step)[:, None]
+        here = (rows >= self.first) & (rows < self.first + len(self.residual))
+        own = rows[here] - self.first
+        found = self.residual.new_zeros(len(rows), self.residual.shape[1])
+        found[here] = self.residual[own] * self._weight(own, step)[:, None]
+        return total(found)
 
     def scores(
         self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"], step: int
     ) -> Float[Tensor, "b n"]:
-        """Compute `queries @ read(rows).T`, without copying a stretch of consecutive rows."""
+        """Compute `queries @ read(rows).T` for rows that are kept in this process.
+
+        A stretch of consecutive rows is not copied.
+        """
+        rows = rows - self.first
         start, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         consecutive = end - start == len(rows) and bool((rows.diff() == 1).all())
         residual = self.residual[start:end] if consecutive else self.residual[rows]

@@ -122,7 +122,8 @@ class Gatherer:
             raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
         try:
             value = int(grade)
-        except ValueError:
+            np.int64(value)
+        except (ValueError, OverflowError):
             raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
         judgements = self._judgements.setdefault(split, _Judgements(file))
         judgements.add(row, column, value, line)

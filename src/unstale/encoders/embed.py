@@ -17,6 +17,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from unstale.data.tokens import Features, TokenStore
+from unstale.distributed import gather, share
 
 Task = Literal["query", "document"]
 TOKENS_PER_BATCH = 16_384
@@ -81,6 +82,17 @@ def embed_targets(
             if progress is not None:
                 progress.update(len(batch))
     return vectors
+
+
+def embed_together(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    rows: Int[ndarray, " n"],
+    *,
+    progress: tqdm | None = None,  # type: ignore[type-arg]
+) -> Float[Tensor, "n d"]:
+    """Do as `embed_targets`, each process its share of the rows; all get all the vectors."""
+    return gather(embed_targets(model, tokens, rows[share(len(rows))], progress=progress))
 
 
 def token_batches(lengths: Int[ndarray, " n"], budget: int) -> Iterator[Int[ndarray, " b"]]:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
-from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.encoders.embed import embed_queries, embed_together
 from unstale.search.best import TopK, drop, merge, nothing
 
 _CHUNK = 16_384
@@ -26,7 +26,7 @@ def fresh_chunks(
     with tqdm(total=len(tokens), desc="encoding", unit="target", disable=not progress) as bar:
         for start in range(0, len(tokens), _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, len(tokens)))
-            yield start, embed_targets(model, tokens, rows, progress=bar)
+            yield start, embed_together(model, tokens, rows, progress=bar)
 
 
 def retrieve(

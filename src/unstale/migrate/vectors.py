@@ -5,6 +5,7 @@ indexes), and is never written to.
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -202,8 +203,8 @@ class BufferSource(Source):
 
 def _open_npy(path: Path) -> Source:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # the header is a Python literal, which can be wrong in many ways
         raise InputError(f"{path} is not an npy file of numbers ({error})") from None
     _check_array(path, array.dtype, array.shape)
     return ArraySource("npy", path, array)
@@ -220,14 +221,19 @@ def _open_safetensors(path: Path) -> Source:
             name = "vectors" if "vectors" in tensors else next(iter(tensors))
             entry = tensors[name]
             kind, shape, start = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"][0]
-        except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            if any(type(n) is not int or n < 0 for n in (*shape, start)):
+                raise ValueError(f"a shape of {shape} at {start}")
+            known = np.dtype(_SAFETENSORS.get(kind, np.int64))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is not a safetensors file ({error})") from None
+        except (RecursionError, StopIteration) as error:
             raise InputError(f"{path} is not a safetensors file ({error})") from None
     if len(tensors) > 1 and name != "vectors":
         names = ", ".join(sorted(tensors))
         raise InputError(f"{path} holds {names}: which are the vectors? Name the tensor `vectors`")
-    _check_array(path, np.dtype(_SAFETENSORS.get(kind, np.int64)), shape)
+    _check_array(path, known, shape)
     offset = 8 + length + start
-    size = offset + int(np.prod(shape)) * np.dtype(_SAFETENSORS[kind]).itemsize
+    size = offset + math.prod(shape) * known.itemsize
     if path.stat().st_size < size:
         raise InputError(f"{path} has {path.stat().st_size} bytes, its header says {size}")
     array = np.memmap(path, _SAFETENSORS[kind], "r", offset=offset, shape=shape)

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from unstale.buffer.buffer import FORMAT, MANIFEST
-from unstale.files import atomic_file, write_json
+from unstale.buffer.buffer import FORMAT, write_manifest
+from unstale.files import atomic_file
 from unstale.migrate.vectors import BufferSource, FaissSource, ParquetSource, Source, load_faiss
 
 SHARD_ROWS = 65_536  # of a buffer
@@ -125,7 +125,7 @@ def _buffer(
         digest = hashlib.sha256(whole).hexdigest()
         shards.append({"file": name, "rows": len(vectors), "sha256": digest})
     manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dim}
-    write_json(path / MANIFEST, manifest | {"dtype": source.dtype.name, "shards": shards})
+    write_manifest(path, manifest | {"dtype": source.dtype.name, "shards": shards})
     return path
 
 

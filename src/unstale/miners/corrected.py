@@ -1,18 +1,24 @@
 """Corrected, the paper's method: search h(B), and train h on the candidates of every step."""
 
+import logging
 from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer
 from unstale.corrector.losses import LOSSES, LossName, mean_squared_error
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
-from unstale.miners.miner import Miner, Queries, View
+from unstale.miners.miner import Miner, Queries, Reading, View
+from unstale.miners.stale import Stale
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Draw, Exact, Search
+from unstale.search.sharded import search_in_place
+
+_LOG = logging.getLogger(__name__)
+_KL, _OVERLAP = 1.05, 0.02  # what a probe of a few hundred targets cannot tell apart
 
 
 @final
@@ -31,11 +37,12 @@ class Corrected(Miner):
         memory: Adds to h(b) what it missed when the target was last encoded.
         search: How to search h(B); by default exactly.
         gumbel: Noise for sampling instead of a top-k.
+        fallback: Mine from the stale view for as long as the meter finds h worse than that.
     """
 
     def __init__(
         self,
-        buffer: TargetBuffer,
+        buffer: Buffer,
         network: Corrector,
         *,
         scale: float,
@@ -44,6 +51,7 @@ class Corrected(Miner):
         memory: ResidualMemory | None = None,
         search: Search | None = None,
         gumbel: Gumbel | None = None,
+        fallback: bool = True,
     ) -> None:
         super().__init__()
         self.buffer = buffer
@@ -51,14 +59,20 @@ class Corrected(Miner):
         self.scale = scale
         self.anchor = anchor if loss == "ce" else 0.0
         self.memory = memory
-        self.search = search or Exact(buffer, network)
+        self.search = search or search_in_place(buffer, lambda b: Exact(b, network))
         self.gumbel = gumbel
+        self.fallback = fallback
+        self.trusted: Tensor
+        self.register_buffer("trusted", torch.tensor(True))
+        self._stale = Stale(buffer, gumbel)
         self._correction_loss = LOSSES[loss]
         self._step = 0
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.h(b)`, or a sample from their softmax."""
         self._step = queries.step
+        if not self.trusted:
+            return self._stale.mine(queries, k)
         self.search.begin(queries.step)
         draw = None
         if self.memory is not None:
@@ -84,6 +98,20 @@ class Corrected(Miner):
             loss = loss + self.anchor * mean_squared_error(queries, fresh, corrected, self.scale)
         return loss
 
+    def heed(self, reading: Reading) -> None:
+        """Warn of a corrector that does harm, and mine without it until it does not."""
+        worse = worse_than_stale(reading)
+        if worse:
+            then = "mining falls back to the stale view" if self.fallback else "it is still used"
+            _LOG.warning(
+                "step %d: the corrector does worse than none (KL %.4g against %.4g, overlap %.3f "
+                "against %.3f); %s",
+                reading.step, reading.kl_corrected, reading.kl_stale, reading.overlap_corrected,
+                reading.overlap_stale, then,
+            )  # fmt: skip
+        if self.fallback:
+            self.trusted.fill_(not worse)
+
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]
@@ -91,6 +119,17 @@ class Corrected(Miner):
         if self.memory is not None:
             corrected = corrected + self.memory.read(rows, self._step)
         return View(stale, corrected)
+
+
+def worse_than_stale(reading: Reading) -> bool:
+    """Tell whether a corrector harms, by KL or overlap; NaN harms.
+
+    Never by cosine: a shift common to all targets changes no ranking, but every cosine.
+    """
+    if reading.kl_corrected is None or reading.overlap_corrected is None:
+        return False
+    good = reading.kl_corrected <= _KL * reading.kl_stale + 1e-4
+    return not (good and reading.overlap_corrected >= reading.overlap_stale - _OVERLAP)
 
 
 @final

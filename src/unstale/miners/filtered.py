@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.miners.filters import Filters
-from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, View
+from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, Reading, View
 
 
 @runtime_checkable
@@ -136,6 +136,10 @@ class Filtered(Miner):
     ) -> Float[Tensor, ""]:
         """Train the other miner on all the candidates."""
         return self.miner.loss(queries, fresh, rows, within)
+
+    def heed(self, reading: Reading) -> None:
+        """Tell the other miner."""
+        self.miner.heed(reading)
 
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show what the other miner sees."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -46,10 +46,40 @@ class Dropped(NamedTuple):
     missing: int  # negatives that too few candidates were left for
 
 
+@runtime_checkable
+class Reading(Protocol):
+    """What the meter found: how well the buffer, and the corrector, know the true neighbours."""
+
+    @property
+    def step(self) -> int:
+        """Return after how many steps."""
+        ...
+
+    @property
+    def kl_stale(self) -> float:
+        """Return the divergence of the stale softmax from the true one."""
+        ...
+
+    @property
+    def kl_corrected(self) -> float | None:
+        """Return that of the corrected softmax, if there is a corrector."""
+        ...
+
+    @property
+    def overlap_stale(self) -> float:
+        """Return the share of the true top-k that the stale view finds."""
+        ...
+
+    @property
+    def overlap_corrected(self) -> float | None:
+        """Return the share that the corrected view finds."""
+        ...
+
+
 class Miner(nn.Module, ABC):
     """Choose targets; a module, since some strategies own weights.
 
-    All methods of the paper differ only in these three verbs.
+    All methods of the paper differ only in these few verbs.
     """
 
     @abstractmethod
@@ -76,6 +106,9 @@ class Miner(nn.Module, ABC):
     ) -> Float[Tensor, ""]:
         """Return the loss of the miner's own weights on the step's candidates; by default 0."""
         return fresh.new_zeros(())
+
+    def heed(self, reading: Reading) -> None:
+        """Take note of how fresh the view is found to be; by default it changes nothing."""
 
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show the meter what the miner believes of some targets; None if it caches nothing."""

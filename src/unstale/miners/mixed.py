@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, View
+from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, Reading, View
 from unstale.miners.uniform import Uniform
 
 
@@ -42,6 +42,10 @@ class Mixed(Miner):
     ) -> Float[Tensor, ""]:
         """Train the other miner on all the candidates, the uniform ones too."""
         return self.miner.loss(queries, fresh, rows, within)
+
+    def heed(self, reading: Reading) -> None:
+        """Tell the other miner."""
+        self.miner.heed(reading)
 
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show what the other miner sees."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
@@ -19,9 +19,9 @@ _CHUNK = 16_384
 class Refreshed(Miner):
     """Search B, and run the encoder on all of it whenever the schedule says so."""
 
-    def __init__(
-        self, buffer: TargetBuffer, schedule: Schedule, gumbel: Gumbel | None = None
-    ) -> None:
+    row_tensors = ("vectors",)  # one row a target
+
+    def __init__(self, buffer: Buffer, schedule: Schedule, gumbel: Gumbel | None = None) -> None:
         super().__init__()
         self.buffer = buffer
         self.schedule = schedule
@@ -34,8 +34,10 @@ class Refreshed(Miner):
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Re-embed all targets if it is time."""
-        if not self.schedule.due(step):
-            return Embedded()
+        return self.renew(embed) if self.schedule.due(step) else Embedded()
+
+    def renew(self, embed: Embed) -> Embedded:
+        """Re-embed all targets now."""
         for rows in torch.arange(len(self.buffer)).split(_CHUNK):
             self.buffer.write(rows, embed(rows))
         return Embedded(refreshed=len(self.buffer))

@@ -5,21 +5,22 @@ from typing import final
 from jaxtyping import Int
 from torch import Tensor
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Miner, Queries, View
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Draw, Exact
+from unstale.search.sharded import search_in_place
 
 
 @final
 class Stale(Miner):
     """Search B as it was embedded once; it is never updated."""
 
-    def __init__(self, buffer: TargetBuffer, gumbel: Gumbel | None = None) -> None:
+    def __init__(self, buffer: Buffer, gumbel: Gumbel | None = None) -> None:
         super().__init__()
         self.buffer = buffer
         self.gumbel = gumbel
-        self.search = Exact(buffer)
+        self.search = search_in_place(buffer, Exact)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.b`, or a sample from their softmax."""

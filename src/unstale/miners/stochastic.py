@@ -6,6 +6,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.schedule import Schedule
 from unstale.search.draws import Gumbel, subset
@@ -18,7 +19,7 @@ class Stochastic(Miner):
 
     def __init__(
         self,
-        buffer: TargetBuffer,
+        buffer: Buffer,
         schedule: Schedule,
         *,
         size: int,

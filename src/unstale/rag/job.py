@@ -25,8 +25,9 @@ from unstale.rag.settings import check_rag_settings, find_rag_strategy
 from unstale.rag.trainer import RagTrainer
 from unstale.search.auto import Mode
 from unstale.training.arguments import trainer_arguments
-from unstale.training.job import default_rate, last_checkpoint
+from unstale.training.checkpoints import go_on
 from unstale.training.meter import Meter
+from unstale.training.start import default_rate, fix_search
 from unstale.training.strategies import Recipe, Sampling, build_miner
 
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
@@ -158,6 +159,10 @@ def train_rag(
     corpus = cache.chunks(16_384) if cache else None  # the buffer is the corpus as it starts
     initial = evaluate(retriever, corpus, read=False)
 
+    choice = None
+    if retrieves and strategy == "corrected" and cache is not None:
+        device = retriever.device
+        choice = fix_search(output, search, cache, corrector_hidden, batch_size, device)
     recipe = Recipe(
         targets=len(dataset.targets),
         buffer=cache.in_memory(retriever.device) if cache else None,
@@ -169,7 +174,8 @@ def train_rag(
         corrector_anchor=corrector_anchor,
         memory=memory,
         refresh=refresh,
-        search=search,
+        search=choice.mode if choice else search,
+        precision=choice.precision if choice else None,
         batch_size=batch_size,
     )
     algorithm = RetrieverReaderLoss(
@@ -211,10 +217,7 @@ def train_rag(
         evaluate=evaluate if eval_steps else None,
         eval_steps=eval_steps,
     )  # fmt: skip
-    checkpoint = last_checkpoint(output) if resume else None
-    if resume:
-        _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
-    rag_trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    go_on(rag_trainer, output, resume=resume)
 
     with atomic_folder(output / "model") as folder:
         retriever.save_pretrained(str(folder))

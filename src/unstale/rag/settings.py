@@ -13,7 +13,7 @@ from unstale.rag.algorithm2 import Fusion
 from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.training.settings import check_processes
+from unstale.training.settings import check_devices
 from unstale.training.strategies import Sampling
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
@@ -103,7 +103,7 @@ def check_rag_settings(
     elif refresh < 0:
         raise InputError(f"cannot refresh {refresh} times")
     check_lengths(questions, reader, eval_split)
-    check_processes(retriever)
+    check_devices(retriever)
     if buffer is not None:
         TargetBuffer.open(buffer, fingerprint(retriever, questions.dataset.targets))
 

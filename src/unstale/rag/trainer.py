@@ -14,6 +14,7 @@ from transformers import Trainer, TrainingArguments
 from unstale.errors import InputError
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.training.callbacks import Curve, Steps
+from unstale.training.checkpoints import Aside
 from unstale.training.meter import Meter
 from unstale.training.record import load_miner, save_miner
 
@@ -32,6 +33,7 @@ class RagTrainer(Trainer):
         meter_steps: How many steps lie between two readings.
         evaluate: Measures during training, if given.
         eval_steps: How many steps lie between two measurements.
+        keep_checkpoints: How many good checkpoints to keep.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class RagTrainer(Trainer):
         meter_steps: int = 50,
         evaluate: Callable[[SentenceTransformer], dict[str, float]] | None = None,
         eval_steps: int = 0,
+        keep_checkpoints: int = 2,
     ) -> None:
         if args.world_size > 1 or args.n_gpu > 1:
             raise InputError("Algorithm 2 runs in one process on one device for now; run one")
         super().__init__(model=algorithm, args=args, train_dataset=questions)
         self.algorithm = algorithm
+        self.aside = Aside(keep_checkpoints)
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
         self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
@@ -108,6 +112,14 @@ class RagTrainer(Trainer):
         if own := list(self.algorithm.miner.parameters()):
             torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
         return norm
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
+        """Write a checkpoint aside, seal it, and put it in place."""
+        with self.aside.save(self):
+            super()._save_checkpoint(model, trial)
+
+    def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
+        return str(self.aside.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save all weights and the record of the run; nothing pickled."""

@@ -81,9 +81,7 @@ def make_search(
         precision: Of a snapshot; by default what fits in memory.
     """
     hidden = tuple(len(weight) for weight in list(corrector.parameters())[:-2:2])
-    choice = choose(len(buffer), buffer.dim, hidden, queries, free_memory(buffer.device))
-    if mode != "auto":
-        choice = Choice(mode, choice.precision, "as asked")
+    choice = settle_choice(mode, len(buffer), buffer.dim, hidden, queries, buffer.device)
     if precision is not None:
         choice = choice._replace(precision=precision)
     if choice.mode == "exact":
@@ -93,6 +91,19 @@ def make_search(
     if choice.mode == "ivf":
         return IVF(buffer, corrector, precision=choice.precision, seed=seed), choice
     raise InputError(f"unknown search {mode!r}; choose from auto, exact, rolling, ivf")
+
+
+def settle_choice(
+    mode: Mode,
+    targets: int,
+    dim: int,
+    hidden: tuple[int, ...],
+    queries: int,
+    device: torch.device,
+) -> Choice:
+    """Choose by what is free on the device now; a search asked for by name keeps its name."""
+    choice = choose(targets, dim, hidden, queries, free_memory(device))
+    return choice if mode == "auto" else Choice(mode, choice.precision, "as asked")
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -17,9 +17,11 @@ from torch.nn import functional
 
 from unstale.data.dataset import Positives
 from unstale.data.tokens import TokenStore
+from unstale.distributed import exchange, gather, gather_with_gradients, share, world
 from unstale.encoders.embed import embed, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
+from unstale.training.failure import NotFiniteError
 from unstale.training.record import Record
 
 
@@ -72,20 +74,24 @@ class FreshNegativesLoss(nn.Module):
         self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"]
     ) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 1 on a batch, up to the two losses."""
+        self.record.batch = labels[:, 0].tolist()
         query_rows, label = labels.T.contiguous()
         positives = self._known_positives(query_rows)
         queries = embed(self.model, features[0], "query", unit=self._unit).float()  # f(x), (b, d)
+        if not torch.isfinite(queries).all():
+            raise self.not_finite("query embeddings")
 
-        # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label.
-        mined = self._mine(
-            Queries(queries.detach(), query_rows, positives, self.record.step)
-        )  # (b, m)
+        # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label. Where
+        # there are several processes, B is the batch of all of them, and b this one's part.
+        every_label = gather(label)[:, None]  # (B, 1)
+        mined = self._mine(self._everyone(queries, query_rows, positives))  # (B, m)
+        own = share(len(mined))
         if (dropped := self.miner.dropped()) is not None:
             self.record.counters.count_dropped(dropped)
-            positives = torch.cat([positives, dropped.spared], dim=1)  # no negatives either
-        mined = torch.where(mined < 0, label[:, None], mined)  # none: the label is there anyway
-        chosen = torch.cat([label[:, None], mined], dim=1)
-        rows, place = chosen.unique(return_inverse=True)  # S of the batch, (c,); (b, 1 + m)
+            positives = torch.cat([positives, dropped.spared[own]], dim=1)  # no negatives either
+        mined = torch.where(mined < 0, every_label, mined)  # none: the label is there anyway
+        rows, place = torch.cat([every_label, mined], dim=1).unique(return_inverse=True)
+        place = place[own]  # (b, 1 + m)
         within = None if self.share_candidates else membership(place, len(rows))
 
         # The truncated softmax P over fresh embeddings of the candidates.
@@ -96,11 +102,44 @@ class FreshNegativesLoss(nn.Module):
 
             # The same candidates teach the corrector; nothing here reaches the encoders.
             correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
+        self._check(task, correction, fresh, rows)
         return {"task_loss": task, "corrector_loss": self.corrector_weight * correction}
+
+    def _check(
+        self,
+        task: Float[Tensor, ""],
+        correction: Float[Tensor, ""],
+        fresh: Float[Tensor, "c d"],
+        rows: Int[Tensor, " c"],
+    ) -> None:
+        """Stop at a loss that is not finite, and say what made it so."""
+        if torch.isfinite(task + correction):
+            return
+        bad = ~torch.isfinite(fresh).all(dim=1)
+        if bad.any():
+            raise self.not_finite("fresh embeddings", rows[bad])
+        raise self.not_finite("the corrector's loss" if task.isfinite() else "the task loss")
+
+    def not_finite(self, what: str, targets: Int[Tensor, " n"] | None = None) -> NotFiniteError:
+        """Make the error that names the step and the batch."""
+        blamed = [] if targets is None else targets.tolist()
+        return NotFiniteError(what, self.record.step, self.record.batch, blamed)
 
     def _known_positives(self, query_rows: Int[Tensor, " b"]) -> Int[Tensor, "b p"]:
         rows = self._positives(query_rows.cpu().numpy())
         return torch.from_numpy(rows).to(query_rows.device)
+
+    def _everyone(
+        self,
+        queries: Float[Tensor, "b d"],
+        query_rows: Int[Tensor, " b"],
+        positives: Int[Tensor, "b p"],
+    ) -> Queries:
+        """Gather the queries of all processes; each searches its own rows for all of them."""
+        width = max(exchange(positives.shape[1]))
+        padded = functional.pad(positives, (0, width - positives.shape[1]), value=-1)
+        vectors = gather(queries.detach())
+        return Queries(vectors, gather(query_rows), gather(padded), self.record.step)
 
     def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
         start = time.perf_counter()
@@ -110,9 +149,14 @@ class FreshNegativesLoss(nn.Module):
         return mined
 
     def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
+        """Encode the candidates, each process as many; their gradients come from all of them."""
         self.record.counters.targets_trained += len(rows)
-        features = self.tokens.features(rows.cpu().numpy().astype(np.int64), rows.device)
-        return embed(self.model, features, "document", unit=self._unit)
+        missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
+        padded = torch.cat([rows, rows[:1].expand(missing)])
+        own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
+        features = self.tokens.features(own, rows.device)
+        vectors = embed(self.model, features, "document", unit=self._unit)
+        return gather_with_gradients(vectors)[: len(rows)]
 
     def _task_loss(
         self,

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from unstale.distributed import world
+
 
 def trainer_arguments(
     output: Path,
@@ -21,7 +23,7 @@ def trainer_arguments(
     return {
         "output_dir": str(output / "checkpoints"),
         "max_steps": steps,
-        "per_device_train_batch_size": batch_size,
+        "per_device_train_batch_size": batch_size // world(),
         "learning_rate": learning_rate,
         "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
         "seed": seed,

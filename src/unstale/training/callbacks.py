@@ -4,13 +4,15 @@ import time
 from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
+import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from unstale.data.tokens import TokenStore
-from unstale.encoders.embed import embed_targets
+from unstale.encoders.embed import embed_together
 from unstale.miners.miner import Miner
+from unstale.training.failure import NotFiniteError
 from unstale.training.meter import Meter
 from unstale.training.record import Record
 
@@ -87,7 +89,11 @@ class Steps(TrainerCallback):
         self.clock = now
 
     def _embed(self, rows: Tensor) -> Tensor:
-        return embed_targets(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
+        vectors = embed_together(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
+        if not (good := torch.isfinite(vectors).all(dim=1)).all():
+            record, blamed = self.algorithm.record, rows.cpu()[~good].tolist()
+            raise NotFiniteError("fresh embeddings", record.step, record.batch, blamed)
+        return vectors
 
     def _read(self, step: int) -> None:
         if self.meter is None:
@@ -97,6 +103,7 @@ class Steps(TrainerCallback):
             self.algorithm.record.counters.targets_probed += len(self.meter.rows)
             self.algorithm.record.freshness.append(reading)
             self.trainer.log(reading.logs())
+            self.algorithm.miner.heed(reading)
 
 
 @final

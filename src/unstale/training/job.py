@@ -1,38 +1,39 @@
 """One training run, from a dataset and an encoder to a model folder and its results."""
 
-import logging
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import set_seed
 
+from unstale import distributed
 from unstale.buffer.embed import open_or_embed
+from unstale.buffer.sharded import load
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import is_cosine
-from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
 from unstale.evaluation.retrieve import fresh_chunks
 from unstale.files import atomic_file, atomic_folder
+from unstale.miners.corrected import worse_than_stale
 from unstale.miners.filters import Filters
 from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.arguments import trainer_arguments
+from unstale.training.checkpoints import go_on
 from unstale.training.examples import MinedExamples
+from unstale.training.failure import NotFiniteError, explain
+from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.settings import check_settings
+from unstale.training.start import default_rate, fix_search, freeze_targets, training_rows
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
-
-_LOG = logging.getLogger(__name__)
 
 
 def train(
@@ -62,6 +63,8 @@ def train(
     sample_size: int = 0,
     rank: int = 64,
     rerank_depth: int = 256,
+    refresh_below: float = 0.9,
+    fallback: bool = True,
     search: Mode = "auto",
     filters: Filters | None = None,
     cross_encoder: str | None = None,
@@ -73,6 +76,7 @@ def train(
     probe_queries: int = 64,
     probe_targets: int = 512,
     save_steps: int = 0,
+    keep_checkpoints: int = 2,
     resume: bool = False,
     trainer: dict[str, Any] | None = None,
     progress: bool = True,
@@ -105,6 +109,8 @@ def train(
         sample_size: Targets that `dynnibal` embeds at each refit; 0: a twentieth.
         rank: Rank of the regression of `dynnibal`.
         rerank_depth: How many stale targets `stale-rerank` reranks for each query.
+        refresh_below: The overlap with the true top-k under which `auto-refresh` re-embeds.
+        fallback: Mine without the corrector while the meter finds it worse than none.
         search: How the corrected strategies search: `exact`, `rolling`, `ivf`, or `auto`.
         filters: What may be a false negative, and is not mined; see `Filters`.
         cross_encoder: Is asked, too: what it scores above the positive is not mined.
@@ -116,6 +122,7 @@ def train(
         probe_queries: Queries of the meter's probe.
         probe_targets: Targets of the meter's probe, encoded at each reading.
         save_steps: Steps between checkpoints; 0 for none.
+        keep_checkpoints: How many good checkpoints to keep.
         resume: Go on from the last checkpoint in `output/checkpoints`.
         trainer: Further `SentenceTransformerTrainingArguments`, which win over ours.
         progress: Show progress bars.
@@ -144,6 +151,8 @@ def train(
         sample_size=sample_size,
         rank=rank,
         rerank_depth=rerank_depth,
+        refresh_below=refresh_below,
+        keep_checkpoints=keep_checkpoints,
         probe_queries=probe_queries,
         probe_targets=probe_targets,
         eval_split=eval_split,
@@ -158,21 +167,26 @@ def train(
     if kind.frozen:
         freeze_targets(model)
     set_seed(seed)
-    tokens = target_tokens(model, dataset, progress=progress)
+    progress = progress and distributed.rank() == 0
+    with distributed.first_alone():
+        tokens = target_tokens(model, dataset, progress=progress)
     evaluate = Evaluator(dataset, eval_split, tokens, progress=progress)
 
     embedding = time.perf_counter()
-    cache, embedded = None, 0
+    cache, embedded, where = None, 0, buffer or output / "buffer"
     if kind.buffered or buffer is not None:
         cache, embedded = open_or_embed(
-            model, dataset.targets, tokens, buffer, output / "buffer", dtype, progress=progress
+            model, dataset.targets, tokens, buffer, where, dtype, progress=progress
         )
     embedding = time.perf_counter() - embedding
     initial = evaluate(model, cache.chunks(16_384) if cache else None)  # the buffer is the corpus
 
+    choice = None
+    if kind.searches and cache is not None:
+        choice = fix_search(output, search, cache, corrector_hidden, batch_size, model.device)
     recipe = Recipe(
         targets=len(dataset.targets),
-        buffer=cache.in_memory(model.device) if cache else None,
+        buffer=load(cache, model.device) if cache else None,
         steps=steps,
         seed=seed,
         scale=scale,
@@ -188,10 +202,13 @@ def train(
         sample_size=sample_size,
         rank=rank,
         rerank_depth=rerank_depth,
-        search=search,
+        search=choice.mode if choice else search,
+        precision=choice.precision if choice else None,
         batch_size=batch_size,
         filters=filters or Filters(),
         veto=veto,
+        refresh_below=refresh_below,
+        fallback=fallback,
     )
     miner = build_miner(strategy, recipe)
     positives = Positives(dataset, ["train"])
@@ -229,23 +246,27 @@ def train(
         meter_steps or max(1, steps // 10),
         evaluate if eval_steps else None,
         eval_steps,
+        keep_checkpoints,
     )
-    checkpoint = last_checkpoint(output) if resume else None
-    if resume:
-        _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
-    fresh_trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    loss.record.identity = identity(dataset, where if cache else None, choice)
+    try:
+        go_on(fresh_trainer, output, resume=resume)
+    except NotFiniteError as error:
+        raise explain(error, dataset, output) from None
     counters = asdict(loss.record.counters)
     training = counters.pop("training_seconds")
 
-    with atomic_folder(output / "model") as folder:
-        model.save_pretrained(str(folder))
-    if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
-        with atomic_file(output / "corrector.safetensors") as file:
-            save_file(weights, file)
+    if distributed.rank() == 0:
+        with atomic_folder(output / "model") as folder:
+            model.save_pretrained(str(folder))
+        if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
+            with atomic_file(output / "corrector.safetensors") as file:
+                save_file(weights, file)
     examples = MinedExamples(model, miner, dataset, tokens, positives, step=steps)
     corpus = fresh_chunks(model, tokens, progress=progress)
     metrics = evaluate(model, examples.watch(corpus))
-    evaluate.save(output, strategy)
+    if distributed.rank() == 0:
+        evaluate.save(output, strategy)
     mining = counters.pop("mining_seconds")
     return {
         "strategy": strategy,
@@ -254,9 +275,8 @@ def train(
         "split": eval_split,
         "initial_metrics": initial,
         "metrics": metrics,
-        "search": next(
-            (type(m.search).__name__ for m in miner.modules() if "search" in vars(m)), None
-        ),
+        "processes": distributed.world(),
+        "search": choice.mode if choice else None,
         "targets_embedded": embedded,
         **counters,
         "seconds": {
@@ -269,31 +289,7 @@ def train(
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
         "freshness": [asdict(f) for f in loss.record.freshness],
+        "corrector_worse_at": [f.step for f in loss.record.freshness if worse_than_stale(f)],
         "curve": loss.record.curve,
         "examples": examples.listed(),
     }
-
-
-def training_rows(dataset: RetrievalDataset) -> Dataset:
-    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
-    pairs = dataset.split("train").pairs
-    texts = dataset.queries.take(pairs[:, 0])
-    return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
-
-
-def default_rate(model: SentenceTransformer) -> float:
-    """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
-    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
-    return 1e-3 if static else 2e-5
-
-
-def freeze_targets(model: SentenceTransformer) -> None:
-    """Stop training the target tower."""
-    for parameter in tower_modules(model, "document").parameters():
-        parameter.requires_grad = False
-
-
-def last_checkpoint(output: Path) -> Path | None:
-    """Find the newest checkpoint that is complete: the Trainer writes its state last."""
-    found = (output / "checkpoints").glob("checkpoint-*/trainer_state.json")
-    return max((f.parent for f in found), key=lambda p: int(p.name.split("-")[1]), default=None)

@@ -1,15 +1,24 @@
 """What a run remembers of itself beside its weights: cost, freshness, curve; in checkpoints too."""
 
 import json
+import logging
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
+import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from unstale.buffer.sharded import ShardedBuffer
+from unstale.distributed import rank, world
+from unstale.errors import InputError
 from unstale.miners.miner import Dropped, Miner
+from unstale.training.identity import Identity, check_identity
 from unstale.training.meter import Freshness
 
+_LOG = logging.getLogger(__name__)
 MINER_WEIGHTS = "miner.safetensors"
 MINER_STATE = "miner.json"
 _SEARCH = "search:"  # before the names of a search's tensors
@@ -43,6 +52,8 @@ class Record:
     """How far a run is, what it cost, and what was measured on the way."""
 
     step: int = 0  # completed optimizer steps
+    batch: list[int] = field(default_factory=list)  # rows of the queries of the step
+    identity: Identity = field(default_factory=dict)  # what the run is made of
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)  # step, seconds, metrics
@@ -50,26 +61,84 @@ class Record:
 
 
 def save_miner(folder: Path, miner: Miner, record: Record) -> None:
-    """Write the miner's weights, its search's state and the record into a checkpoint."""
-    tensors = dict(miner.state_dict())
-    for search in _searches(miner):
-        tensors |= {f"{_SEARCH}{k}": v for k, v in search.state_dict().items()}
-    save_file({k: v.contiguous() for k, v in tensors.items()}, folder / MINER_WEIGHTS)
-    (folder / MINER_STATE).write_text(json.dumps(asdict(record)), "utf-8")
+    """Write the miner's weights, its search's state and the record into a checkpoint.
+
+    Of several processes each writes the rows that it holds, and process 0 the rest.
+    """
+    tensors = {k: v.contiguous() for k, v in miner.state_dict().items()}
+    search = {f"{_SEARCH}{k}": v for s in _searches(miner) for k, v in s.state_dict().items()}
+    own = search | {k: tensors.pop(k) for k in _by_row(miner) if world() > 1}
+    if world() > 1:
+        first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
+        save_file(own, folder / _own_file(), metadata={"first": str(first)})
+        own = {}
+    if rank() == 0:
+        save_file(tensors | own, folder / MINER_WEIGHTS)
+        (folder / MINER_STATE).write_text(json.dumps(asdict(record)), "utf-8")
 
 
 def load_miner(folder: Path, miner: Miner, record: Record) -> None:
-    """Bring miner and record back to where a checkpoint left them."""
-    tensors = load_file(folder / MINER_WEIGHTS)
-    own = {k: tensors.pop(k) for k in list(tensors) if not k.startswith(_SEARCH)}
-    miner.load_state_dict(own)
-    for search in _searches(miner):
-        search.load_state_dict({k.removeprefix(_SEARCH): v for k, v in tensors.items()})
+    """Bring miner and record back to where a checkpoint left them, if it is of the same run.
+
+    It may have been written by another number of processes.
+    """
     state = json.loads((folder / MINER_STATE).read_text("utf-8"))
+    check_identity(folder, state["identity"], record.identity)
+    tensors = load_file(folder / MINER_WEIGHTS)
+    first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
+    current = miner.state_dict()
+    rows = {k: _rows(folder, k, first, first + len(current[k])) for k in _by_row(miner)}
+    own = {k: v for k, v in tensors.items() if not k.startswith(_SEARCH)}
+    miner.load_state_dict(own | rows)
+    if (folder / _own_file()).exists():
+        tensors |= load_file(folder / _own_file())
+    known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
+    for search in _searches(miner):
+        if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
+            search.load_state_dict(known)
+        else:
+            _LOG.warning("another number of processes: the search begins a new snapshot")
     record.counters = Counters(**state["counters"])
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
     record.parts = state.get("parts", {})
+
+
+def _own_file() -> str:
+    return f"miner-{rank():05}-of-{world():05}.safetensors" if world() > 1 else MINER_WEIGHTS
+
+
+def _by_row(miner: Miner) -> list[str]:
+    """Name the tensors that have a row for each target."""
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in miner.named_modules()
+        for name in getattr(module, "row_tensors", ())
+    ]
+
+
+def _shard(module: nn.Module) -> ShardedBuffer | None:
+    buffer = getattr(module, "buffer", None)
+    return buffer if isinstance(buffer, ShardedBuffer) else None
+
+
+def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
+    """Read some rows of a tensor that any number of processes wrote."""
+    found: list[tuple[int, Tensor]] = []
+    for path in sorted(folder.glob("miner*.safetensors")):
+        with safe_open(path, "pt") as file:
+            if name not in file.keys():  # noqa: SIM118 - it is no dict
+                continue
+            first = int((file.metadata() or {}).get("first", 0))
+            stored = file.get_slice(name)
+            last = first + stored.get_shape()[0]
+            begin, end = max(start, first), min(stop, last)
+            if begin < end:
+                found.append((begin, stored[begin - first : end - first]))
+    whole = torch.cat([rows for _, rows in sorted(found, key=lambda pair: pair[0])])
+    if len(whole) != stop - start:
+        raise InputError(f"{folder} holds {len(whole)} of the rows {start} to {stop} of {name}")
+    return whole
 
 
 def _searches(miner: Miner) -> list[Any]:

@@ -1,6 +1,5 @@
 """Refuse what cannot work, before any long work."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import world
 from unstale.encoders.cross import open_cross_encoder
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
@@ -40,6 +40,8 @@ def check_settings(
     sample_size: int,
     rank: int,
     rerank_depth: int,
+    refresh_below: float,
+    keep_checkpoints: int,
     probe_queries: int,
     probe_targets: int,
     eval_split: str,
@@ -49,7 +51,8 @@ def check_settings(
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
-    check_processes(model)
+    check_devices(model)
+    _check_processes(strategy, batch_size)
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
     dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
@@ -68,12 +71,15 @@ def check_settings(
         "sample size": (sample_size, 0),
         "rank": (rank, 1),
         "rerank depth": (rerank_depth, 1),
+        "kept checkpoints": (keep_checkpoints, 1),
         "probe queries": (probe_queries, 1),
         "probe targets": (probe_targets, 1),
     }
     for name, (value, bound) in least.items():
         if value < bound:
             raise InputError(f"expected {name} >= {bound}, not {value}")
+    if not 0 < refresh_below <= 1:
+        raise InputError(f"expected an overlap to refresh below of 0 to 1, not {refresh_below}")
     if (negatives := hard_negatives + uniform_negatives) >= targets:
         raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")
     if 0 < subset_size < hard_negatives:
@@ -111,9 +117,16 @@ def hidden_widths(hidden: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(width for width in widths if width)
 
 
-def check_processes(model: SentenceTransformer) -> None:
-    """Refuse several processes or devices."""
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if several or (model.device.type == "cuda" and torch.cuda.device_count() > 1):
-        rule = "training runs in one process on one device for now: set CUDA_VISIBLE_DEVICES"
-        raise InputError(f"{rule} to one of them, and do not use torchrun")
+def check_devices(model: SentenceTransformer) -> None:
+    """Refuse to leave devices idle: the Trainer would share the batch among all of them."""
+    if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
+        rule = "set CUDA_VISIBLE_DEVICES to one of them, or start a process for each with torchrun"
+        raise InputError(f"one process would use only one of the devices: {rule}")
+
+
+def _check_processes(strategy: str, batch_size: int) -> None:
+    if batch_size % world():
+        raise InputError(f"a batch of {batch_size} cannot be shared by {world()} processes")
+    if world() > 1 and find_strategy(strategy).alone:
+        rule = "it needs the whole buffer in one process"
+        raise InputError(f"{strategy} does not run in several processes: {rule}")

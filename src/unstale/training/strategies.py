@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal, final
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer, ShardedBuffer
 from unstale.corrector.losses import LossName
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.miners import (
+    AutoRefreshed,
     Corrected,
     Dynnibal,
     Filtered,
@@ -29,7 +31,9 @@ from unstale.search.auto import Mode, make_search
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Search
 from unstale.search.rerank import StaleRerank
+from unstale.search.sharded import search_in_place
 from unstale.search.subset import RotatingSubset
+from unstale.search.vectors import Precision
 
 Sampling = Literal["top-k", "gumbel"]
 _LOG = logging.getLogger(__name__)
@@ -62,10 +66,13 @@ class Recipe:
         batch_size: Queries that are searched at once, by which `auto` chooses.
         filters: What may be a false negative.
         veto: A cross-encoder that is asked, too.
+        precision: Of the snapshot of such a search; by default what fits in memory.
+        refresh_below: The overlap under which auto-refresh re-embeds.
+        fallback: Mine without the corrector while the meter finds it worse than none.
     """
 
     targets: int
-    buffer: TargetBuffer | None
+    buffer: Buffer | None
     steps: int
     seed: int = 0
     scale: float = 20.0
@@ -85,13 +92,20 @@ class Recipe:
     batch_size: int = 64
     filters: Filters = field(default_factory=Filters)
     veto: PairScores | None = None
+    precision: Precision | None = None
+    refresh_below: float = 0.9
+    fallback: bool = True
 
     @property
     def residuals(self) -> ResidualMemory | None:
         """Return the memory of a corrector that has one; it fades over a run's length."""
         if not self.memory:
             return None
-        return ResidualMemory(self.targets, self.cache.dim, fade=self.steps).to(self.cache.device)
+        rows, first = self.targets, 0
+        if isinstance(self.cache, ShardedBuffer):
+            rows, first = len(self.cache.local), self.cache.start
+        memory = ResidualMemory(rows, self.cache.dim, fade=self.steps, first=first)
+        return memory.to(self.cache.device)
 
     @property
     def schedule(self) -> Schedule:
@@ -111,9 +125,15 @@ class Recipe:
         return Gumbel(self.seed, self.scale) if self.sampling == "gumbel" else None
 
     @property
-    def cache(self) -> TargetBuffer:
+    def cache(self) -> Buffer:
         """Return the buffer of a strategy that has one."""
         assert self.buffer is not None
+        return self.buffer
+
+    @property
+    def whole(self) -> TargetBuffer:
+        """Return the buffer of a strategy that needs it in one process."""
+        assert isinstance(self.buffer, TargetBuffer)
         return self.buffer
 
 
@@ -125,6 +145,7 @@ class Strategy:
     `buffered`: needs the corpus embedded. `frozen`: the target tower is not trained.
     `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
     chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
+    `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
     """
 
     build: Callable[[Recipe], Miner]
@@ -134,6 +155,8 @@ class Strategy:
     corrects: bool = False
     sees: bool = True
     part: bool = False
+    searches: bool = False
+    alone: bool = False
 
 
 def _corrected(
@@ -143,11 +166,7 @@ def _corrected(
 ) -> Miner:
     network = Corrector(recipe.cache.dim, recipe.corrector_hidden).to(recipe.cache.device)
     if search is None:
-        chosen, choice = make_search(
-            recipe.search, recipe.cache, network, queries=recipe.batch_size, seed=recipe.seed
-        )
-        if choice.mode != "exact":  # an approximation is never taken in silence
-            _LOG.warning("search: %s, a snapshot in %s: %s", *choice)
+        chosen = search_in_place(recipe.cache, lambda part: _chosen(recipe, part, network))
     else:
         chosen = search(network)
     return Corrected(
@@ -159,20 +178,35 @@ def _corrected(
         memory=recipe.residuals,
         search=chosen,
         gumbel=recipe.gumbel,
+        fallback=recipe.fallback,
     )
+
+
+def _chosen(recipe: Recipe, buffer: TargetBuffer, network: Corrector) -> Search:
+    made, choice = make_search(
+        recipe.search,
+        buffer,
+        network,
+        queries=recipe.batch_size,
+        seed=recipe.seed,
+        precision=recipe.precision,
+    )
+    if choice.mode != "exact":  # an approximation is never taken in silence
+        _LOG.warning("search: %s, a snapshot in %s: %s", *choice)
+    return made
 
 
 def _corrected_subset(recipe: Recipe) -> Miner:
     def rotating(network: Corrector) -> Search:
         size, every = recipe.subset_size or recipe.twentieth, max(1, recipe.steps // 80)
-        return RotatingSubset(recipe.cache, network, size=size, every=every, seed=recipe.seed)
+        return RotatingSubset(recipe.whole, network, size=size, every=every, seed=recipe.seed)
 
     return _corrected(recipe, rotating)
 
 
 def _dynnibal(recipe: Recipe) -> Miner:
     return Dynnibal(
-        recipe.cache,
+        recipe.whole,
         refits=recipe.schedule,
         # Inside the run, not at its end: with 2, after a third and two thirds.
         refreshes=Schedule.inside(recipe.full_refreshes, recipe.steps),
@@ -201,13 +235,15 @@ STRATEGIES: dict[str, Strategy] = {
     "exhaustive": Strategy(lambda r: Refreshed(r.cache, r.schedule, r.gumbel)),
     "stochastic": Strategy(_stochastic, sees=False),
     "two-round": Strategy(lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel)),
-    "dynnibal": Strategy(_dynnibal),
-    "corrected": Strategy(_corrected, corrects=True),
-    "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse")),
-    "corrected-subset": Strategy(_corrected_subset, corrects=True, part=True),
+    "dynnibal": Strategy(_dynnibal, alone=True),
+    "auto-refresh": Strategy(lambda r: AutoRefreshed(r.cache, r.refresh_below, r.gumbel)),
+    "corrected": Strategy(_corrected, corrects=True, searches=True),
+    "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse"), searches=True),
+    "corrected-subset": Strategy(_corrected_subset, corrects=True, part=True, alone=True),
     "stale-rerank": Strategy(
-        lambda r: _corrected(r, lambda h: StaleRerank(r.cache, h, r.rerank_depth)),
+        lambda r: _corrected(r, lambda h: StaleRerank(r.whole, h, r.rerank_depth)),
         corrects=True,
+        alone=True,
     ),
 }
 

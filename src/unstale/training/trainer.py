@@ -3,9 +3,11 @@
 A stock trainer does not save a loss's weights, resets them on resume while their Adam moments
 come back, and leaves them out of `max_grad_norm`. This one saves and restores the miner beside
 the model, and clips the corrector by its own norm, so that neither loss can change the other's
-update.
+update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -18,11 +20,13 @@ from sentence_transformers import (
 )
 from torch import Tensor, nn
 
+from unstale.distributed import average, broadcast, rank, world
 from unstale.encoders.embed import prompt_of
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Curve, Steps
+from unstale.training.checkpoints import Aside
 from unstale.training.meter import Meter
 from unstale.training.record import load_miner, save_miner
 
@@ -41,6 +45,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         meter_steps: How many steps lie between two readings.
         evaluate: Measures the model during training, if given.
         eval_steps: How many steps lie between two measurements.
+        keep_checkpoints: How many good checkpoints to keep.
     """
 
     def __init__(
@@ -53,15 +58,30 @@ class FreshTrainer(SentenceTransformerTrainer):
         meter_steps: int = 50,
         evaluate: Evaluator | None = None,
         eval_steps: int = 0,
+        keep_checkpoints: int = 2,
     ) -> None:
-        if args.world_size > 1 or args.n_gpu > 1:
-            raise InputError("training in several processes is not supported yet; run one")
+        if args.n_gpu > 1:
+            raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
+        if world() > 1:
+            # A step runs the towers apart, with the mining in between, which DDP cannot follow.
+            prepare = partial(self.accelerator.prepare_model, evaluation_mode=True)
+            self.accelerator.prepare_model = prepare
+            broadcast([*model.parameters(), *loss.miner.parameters()])
         self.fresh_loss = loss
+        self.aside = Aside(keep_checkpoints)
         steps = Steps(self, loss, meter, meter_steps)
         self.add_callback(steps)
         if evaluate is not None:
             self.add_callback(Curve(steps, evaluate, eval_steps))
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
+        """Average the gradients of all processes once a step's last batch has added its own."""
+        loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:
+            moved = [*self.model.parameters(), *self.fresh_loss.miner.parameters()]
+            average(p.grad for p in moved if p.grad is not None)
+        return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
@@ -69,6 +89,29 @@ class FreshTrainer(SentenceTransformerTrainer):
         if own:
             torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
         return norm
+
+    def _get_grad_norm(
+        self, model: nn.Module, grad_norm: Tensor | float | None = None
+    ) -> Tensor | float:
+        """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
+        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if self.accelerator.scaler is None:
+            grads = [p.grad for p in self.fresh_loss.miner.parameters() if p.grad is not None]
+            own = torch.stack([g.norm() for g in grads]).norm() if grads else 0.0
+            for what, value in (("the encoders'", norm), ("the corrector's", own)):
+                if not math.isfinite(float(value)):
+                    raise self.fresh_loss.not_finite(f"{what} gradient")
+        return norm
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
+        """Write a checkpoint aside, seal it, and put it in place."""
+        with self.aside.save(self) as folder:
+            super()._save_checkpoint(model, trial)
+            if rank() > 0:
+                save_miner(folder, self.fresh_loss.miner, self.fresh_loss.record)
+
+    def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
+        return str(self.aside.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save the model as a plain folder and the miner beside it; nothing pickled."""

@@ -1,0 +1,80 @@
+"""A buffer in several processes, each with some of the rows: so capacity grows with them."""
+
+from collections.abc import Iterator
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.distributed import share, total, world
+
+
+@final
+class ShardedBuffer:
+    """Serve rows to all processes, from the one that holds each.
+
+    Every process must ask for the same rows at the same time; they all do, since they all mine for
+    the whole batch.
+
+    Args:
+        local: The rows of this process.
+        start: The first of them.
+        targets: N, over all processes.
+    """
+
+    def __init__(self, local: TargetBuffer, start: int, targets: int) -> None:
+        self.local = local
+        self.start = start
+        self.targets = targets
+
+    def __len__(self) -> int:
+        """Count the targets of all processes, N."""
+        return self.targets
+
+    @property
+    def dim(self) -> int:
+        """Return the width of the embeddings, D."""
+        return self.local.dim
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the embeddings are."""
+        return self.local.device
+
+    def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        """Return the stale embeddings of some rows; the others add zeros, which change nothing."""
+        here = self._here(rows)
+        found = torch.zeros(len(rows), self.dim, device=rows.device)
+        found[here] = self.local[rows[here] - self.start]
+        return total(found)
+
+    def write(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
+        """Replace those of some embeddings that this process holds."""
+        here = self._here(rows)
+        self.local.write(rows[here] - self.start, vectors[here.to(vectors.device)])
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, embeddings)` over all processes' rows, in every process."""
+        for start in range(0, self.targets, size):
+            rows = torch.arange(start, min(start + size, self.targets), device=self.device)
+            yield start, self[rows]
+
+    def shared(self) -> Tensor:
+        """Return the storage of this process's rows."""
+        return self.local.shared()
+
+    def _here(self, rows: Int[Tensor, " n"]) -> Tensor:
+        return (rows >= self.start) & (rows < self.start + len(self.local))
+
+
+Buffer = TargetBuffer | ShardedBuffer
+
+
+def load(buffer: TargetBuffer, device: torch.device | str) -> Buffer:
+    """Copy a buffer from disk into memory: all of it, or this process's rows."""
+    if world() == 1:
+        return buffer.in_memory(device)
+    part = share(len(buffer))
+    return ShardedBuffer(buffer.between(part.start, part.stop, device), part.start, len(buffer))

@@ -1,0 +1,60 @@
+"""The flags of what is done before and after a run: plan it, verify it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from unstale.cli.options import Encoder
+
+
+@dataclass
+class Plan(Encoder):
+    """Plan. Measures this machine for some seconds, or takes --flops, and prints a table.
+
+    Args:
+        targets: How many targets there will be.
+        steps: Optimizer steps of the run.
+        batch_size: Queries a step, over all devices.
+        hard_negatives: Targets mined for each query.
+        uniform_negatives: Targets drawn uniformly for each query.
+        corrector_hidden: Width of the corrector's hidden layer.
+        target_tokens: Tokens of a target, on average.
+        query_tokens: Tokens of a query, on average.
+        refresh: How often exhaustive would re-embed everything.
+        dtype: How the buffer is stored.
+        devices: How many processes share the work.
+        memory: Gigabytes of each device, to see what fits.
+        bandwidth: Gigabytes a second between devices.
+        flops: Sustained operations a second of a device, instead of measuring this one.
+        parameters: Of one tower of the encoder without its token table, if --flops is given.
+        dim: Width of its embeddings, if --flops is given.
+        output: Also write the plan to this JSON file.
+    """
+
+    targets: int = 100_000
+    steps: int = 10_000
+    batch_size: int = 64
+    hard_negatives: int = 4
+    uniform_negatives: int = 1
+    corrector_hidden: int = 768
+    target_tokens: int = 128
+    query_tokens: int = 16
+    refresh: int = 80
+    dtype: Literal["float32", "float16"] = "float32"
+    devices: int = 1
+    memory: float | None = None
+    bandwidth: float = 10.0
+    flops: float | None = None
+    parameters: float | None = None
+    dim: int = 768
+    output: str | None = None
+
+
+@dataclass
+class Verify:
+    """Verify. Reads every file that a manifest lists, and names each that is not as written.
+
+    Args:
+        path: A run folder, a checkpoint or a buffer; folders below it are checked, too.
+    """
+
+    path: str

@@ -1,0 +1,121 @@
+"""`unstale plan`."""
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from unstale.cli import options_care
+from unstale.cli.encoder import open_encoder
+from unstale.encoders.embed import dimension
+from unstale.errors import InputError
+from unstale.files import write_json
+from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk
+from unstale.plan.measure import calibrate, encoder_flops
+
+_UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
+
+
+def run(chosen: options_care.Plan) -> None:
+    """Measure the machine, unless told how fast it is, and print what a run would cost."""
+    _check(chosen)
+    job, rates = _job(chosen)
+    found = costs(job, rates)
+    limit = chosen.memory * 1e9 if chosen.memory else None
+    table = Table(box=box.SIMPLE_HEAD, title=_title(job), title_justify="left")
+    columns = "strategy search TFLOP s/step embed run GB MB".split()
+    for name in columns:
+        table.add_column(name, justify="left" if name in columns[:2] else "right")
+    for cost in found:
+        fits = limit is None or cost.memory <= limit
+        table.add_row(*_row(cost, chosen.steps), style=None if fits else "dim")
+    Console().print(table)
+    print("TFLOP and MB (between devices) a step, GB (memory) a device")
+    for name, size in disk(job).items():
+        print(f"disk, {name}: {size / 1e9:.3g} GB")
+    best = choose(found, limit)
+    if best is None:
+        print(
+            f"nothing fits into {chosen.memory:g} GB a device: use more devices or --dtype float16"
+        )
+    else:
+        print(f"choose: {best.strategy}, {best.search} search")
+    if chosen.output:
+        rows = [vars(cost) | {"run": cost.total(chosen.steps)} for cost in found]
+        write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
+
+
+def _check(chosen: options_care.Plan) -> None:
+    numbers = {"targets": chosen.targets, "steps": chosen.steps, "batch-size": chosen.batch_size}
+    numbers |= {"devices": chosen.devices, "corrector-hidden": chosen.corrector_hidden}
+    for name, value in numbers.items():
+        if value < 1:
+            raise InputError(f"--{name} must be at least 1, not {value}")
+    if chosen.flops is not None and (chosen.flops <= 0 or not chosen.parameters):
+        raise InputError("--flops needs to be above 0, with --parameters and --dim beside it")
+
+
+def _job(chosen: options_care.Plan) -> tuple[Job, Rates]:
+    """Describe the work, and the machine: by a calibration, or as told."""
+    shape = {
+        "targets": chosen.targets,
+        "hidden": chosen.corrector_hidden,
+        "batch": chosen.batch_size,
+        "negatives": chosen.hard_negatives + chosen.uniform_negatives,
+        "steps": chosen.steps,
+        "refreshes": chosen.refresh,
+        "devices": chosen.devices,
+        "buffer_bytes": 4 if chosen.dtype == "float32" else 2,
+    }
+    bandwidth = chosen.bandwidth * 1e9
+    if chosen.flops is not None and chosen.parameters:
+        target = 2.0 * chosen.parameters * chosen.target_tokens
+        query = 2.0 * chosen.parameters * chosen.query_tokens
+        towers = 2 if chosen.towers == "separate" else 1
+        job = Job(**shape, dim=chosen.dim, parameters=towers * chosen.parameters,
+                  target_flops=target, query_flops=query)  # fmt: skip
+        rate = chosen.flops
+        return job, Rates(rate, rate, rate, rate, _UPDATES, bandwidth)
+    model = open_encoder(chosen)
+    parameters = float(sum(p.numel() for p in model.parameters()))
+    job = Job(
+        **shape,
+        dim=dimension(model),
+        parameters=parameters,
+        target_flops=encoder_flops(model, chosen.target_tokens),
+        query_flops=encoder_flops(model, chosen.query_tokens),
+    )
+    return job, calibrate(model, job, chosen.target_tokens, bandwidth)
+
+
+def _title(job: Job) -> str:
+    return (
+        f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
+        f"{job.candidates} candidates, {job.devices} device(s)"
+    )
+
+
+def _row(cost: Cost, steps: int) -> list[str]:
+    return [
+        cost.strategy,
+        cost.search,
+        f"{cost.flops / 1e12:.3g}",
+        f"{cost.seconds:.3g}",
+        _time(cost.embedding),
+        _time(cost.total(steps)),
+        f"{cost.memory / 1e9:.3g}",
+        f"{cost.traffic / 1e6:.3g}",
+    ]
+
+
+def _time(seconds: float) -> str:
+    """Write a time in its unit.
+
+    Example:
+        >>> _time(90), _time(7200), _time(200_000)
+        ('90 s', '2 h', '2.3 d')
+    """
+    if seconds < 600:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 3600:.2g} h" if seconds < 1.5e5 else f"{seconds / 86_400:.2g} d"

@@ -1,0 +1,51 @@
+"""`unstale verify`: is everything on disk as it was written?"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from unstale.buffer.buffer import check_shards
+from unstale.cli import options_care
+from unstale.errors import InputError
+from unstale.integrity import BUFFER, SEAL, check_seal, read_object
+
+
+def run(chosen: options_care.Verify) -> None:
+    """Check everything that has a manifest, and fail if anything is not as it was written."""
+    top = Path(chosen.path)
+    if not top.is_dir():
+        raise InputError(f"no such folder: {top}")
+    found = _manifests(top)
+    if not found:
+        raise InputError(f"nothing to verify in {top}: no {SEAL} and no buffer's {BUFFER}")
+    bad = 0
+    for folder, check in tqdm(found, desc="verifying", unit="folder", disable=len(found) < 4):
+        try:
+            print(f"ok       {folder} ({check(folder)} files)")
+        except (InputError, OSError) as error:
+            print(f"DAMAGED  {error}")
+            bad += 1
+    if bad:
+        raise InputError(f"{bad} of {len(found)} folders are not as they were written")
+
+
+def _manifests(top: Path) -> list[tuple[Path, Callable[[Path], int]]]:
+    """List the folders that can be checked, with the check for each."""
+    found: list[tuple[Path, Callable[[Path], int]]] = []
+    for path in sorted([*top.rglob(SEAL), *top.rglob(BUFFER)]):
+        if any(part.startswith(".") for part in path.relative_to(top).parts):
+            continue  # being written, or left by a kill
+        if path.name == SEAL:
+            found.append((path.parent, check_seal))
+        elif not _is_of_vectors(path):
+            found.append((path.parent, check_shards))
+    return found
+
+
+def _is_of_vectors(path: Path) -> bool:
+    """Tell the note that `unstale correct` leaves beside its vectors from a buffer's manifest."""
+    try:
+        return "from" in read_object(path)
+    except InputError:
+        return False

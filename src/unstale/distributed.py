@@ -1,0 +1,164 @@
+"""Several processes as one: who they are, and how tensors move between them.
+
+Started by torchrun, joined by accelerate, over gloo or NCCL. In a single process every function
+here does nothing, so that the rest need not ask.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+from torch import distributed as dist
+
+from unstale.errors import RunError
+
+T = TypeVar("T")
+LOST = (
+    "another process of this job ended, and its own output says why; the same command with "
+    "--resume goes on from the last checkpoint, with any number of processes"
+)
+
+
+def start(device: str | None) -> None:
+    """Join the other processes of a torchrun job, if this is one of several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        from accelerate import PartialState
+
+        cpu = device == "cpu" or not torch.cuda.is_available()
+        PartialState(cpu=cpu)  # the trainer's accelerator finds and shares it
+        signal.signal(signal.SIGTERM, _stopped)  # how torchrun ends those that are left
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    raise RunError(LOST)
+
+
+def is_lost(error: RuntimeError) -> bool:
+    """Tell whether an error means that another process cannot be reached any more."""
+    words = ("closed by peer", "gloo", "Broken pipe", "reset by peer")
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
+
+
+def stop() -> None:
+    """Leave the other processes, at the end."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def world() -> int:
+    """Count the processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process; 0 writes and prints."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def barrier() -> None:
+    """Wait for the other processes."""
+    if world() > 1:
+        dist.barrier()
+
+
+@contextmanager
+def first_alone() -> Iterator[None]:
+    """Let process 0 do something before the others, which find it done."""
+    if rank() > 0:
+        barrier()
+    yield
+    if rank() == 0:
+        barrier()
+
+
+def agree(value: T) -> T:
+    """Return process 0's value in every process."""
+    if world() == 1:
+        return value
+    box: list[T] = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def exchange(value: T) -> list[T]:
+    """Return what every process has to say, in their order."""
+    if world() == 1:
+        return [value]
+    said: list[T] = [value] * world()
+    dist.all_gather_object(said, value)
+    return said
+
+
+def share(count: int) -> slice:
+    """Return the part of so many rows that is this process's own.
+
+    Example:
+        >>> share(10)
+        slice(0, 10, None)
+    """
+    return slice(count * rank() // world(), count * (rank() + 1) // world())
+
+
+def gather(tensor: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "m ..."]:
+    """Put the rows of all processes under each other; they may have different numbers of them."""
+    if world() == 1:
+        return tensor
+    counts = exchange(len(tensor))
+    padded = _pad(tensor, max(counts))
+    parts = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+
+
+def gather_with_gradients(tensor: Shaped[Tensor, "n d"]) -> Shaped[Tensor, "m d"]:
+    """Do as `gather`, for equal numbers of rows; a row's gradient is the sum over processes."""
+    return tensor if world() == 1 else _Gather.apply(tensor)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:  # noqa: ANN401
+        return gather(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401
+        summed = total(gradient.contiguous())
+        return summed[share(len(summed))]
+
+
+def total(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+    """Add up a tensor over the processes, in place."""
+    if world() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def broadcast(tensors: Iterable[Tensor]) -> None:
+    """Overwrite tensors by those of process 0."""
+    if world() > 1:
+        for tensor in tensors:
+            dist.broadcast(tensor.data, src=0)
+
+
+def average(tensors: Iterable[Tensor]) -> None:
+    """Replace tensors by their means over the processes, in one message for each type."""
+    if world() == 1:
+        return
+    kinds: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        kinds.setdefault(tensor.dtype, []).append(tensor)
+    for group in kinds.values():
+        flat = total(torch.cat([t.flatten() for t in group])) / world()
+        for tensor, part in zip(group, flat.split([t.numel() for t in group]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+
+def _pad(tensor: Shaped[Tensor, "n ..."], count: int) -> Shaped[Tensor, "m ..."]:
+    missing = tensor.new_zeros(count - len(tensor), *tensor.shape[1:])
+    return torch.cat([tensor, missing]).contiguous()

@@ -1,0 +1,114 @@
+"""Is what lies on disk what was written? A list of a folder's files, with sizes and checksums."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from unstale.errors import InputError
+from unstale.files import write_json
+
+SEAL = "files.json"
+BUFFER = "manifest.json"  # a buffer keeps its checksums there
+_FORMAT = 1
+_BLOCK = 2**20
+_REMADE = {SEAL, "report.html"}  # written anew at will
+
+
+def sha256(path: Path) -> str:
+    """Hash a file in bounded memory."""
+    whole = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            whole.update(block)
+    return whole.hexdigest()
+
+
+def digest(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """Hash a JSON value, whatever the order of its keys.
+
+    Example:
+        >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+        True
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """List every file of a finished folder; hidden ones and folders with their own list are not."""
+    listed = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in _files(folder)
+    }
+    write_json(folder / SEAL, {"format": _FORMAT, "sha256": digest(listed), "files": listed})
+
+
+def check_seal(folder: Path, *, full: bool = True) -> int:
+    """Compare a folder with its list, by content or by sizes only; return how many files.
+
+    Raises:
+        InputError: Names the file that is missing, cut, changed, or outside the folder.
+    """
+    files = _read(folder)
+    for name, entry in files.items():
+        path = inside(folder, name, folder / SEAL)
+        if not path.is_file():
+            raise InputError(f"{folder} lacks its file {name}")
+        if (size := path.stat().st_size) != entry["bytes"]:
+            raise InputError(f"{path} has {size} bytes, {SEAL} says {entry['bytes']}")
+        if full and sha256(path) != entry["sha256"]:
+            raise InputError(f"{path} is damaged: its checksum is not that in {SEAL}")
+    return len(files)
+
+
+def inside(folder: Path, name: str, manifest: Path) -> Path:
+    """Return the path of a listed file; refuse one that leaves its folder."""
+    path = folder / name
+    shown = ascii(name[:80])
+    try:
+        path.is_file()
+        leaves = not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError) as error:  # too long, or with a zero byte
+        raise InputError(f"{manifest}: {shown} cannot be a file ({type(error).__name__})") from None
+    if leaves or Path(name).is_absolute():
+        raise InputError(f"{manifest}: a file outside the folder: {shown}")
+    return path
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object that a command of unstale wrote, or say what is wrong with it."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, nested too deep
+        raise InputError(f"{path} is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path} must hold a JSON object")
+    return value
+
+
+def _read(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / SEAL
+    if not path.is_file():
+        raise InputError(f"{folder} has no {SEAL}: it was not finished")
+    read = read_object(path)
+    files = read.get("files")
+    if read.get("format") != _FORMAT or not isinstance(files, dict):
+        raise InputError(f"{path} is not a list of files of format {_FORMAT}")
+    if read.get("sha256") != digest(files):
+        raise InputError(f"{path} is damaged: its own checksum does not fit")
+    for name, entry in files.items():
+        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= entry.keys():
+            raise InputError(f"{path}: {name!r} lacks its size or checksum")
+    return files
+
+
+def _files(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in _REMADE:
+            continue
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir() and not any((path / own).is_file() for own in (SEAL, BUFFER)):
+            found += _files(path)
+    return found

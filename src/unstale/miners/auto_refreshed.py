@@ -1,0 +1,53 @@
+"""Auto-refresh: re-embed every target when the meter finds the buffer stale, not by schedule."""
+
+from typing import final
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from unstale.buffer.sharded import Buffer
+from unstale.miners.miner import Embed, Embedded, Miner, Queries, Reading, View
+from unstale.miners.refreshed import Refreshed
+from unstale.miners.schedule import Schedule
+from unstale.search.draws import Gumbel
+
+
+@final
+class AutoRefreshed(Miner):
+    """Search B, and renew it after a reading in which it found too little of the true top-k.
+
+    A schedule spends as much on an encoder that hardly moves as on one that runs away; a reading
+    costs a few hundred targets.
+
+    Args:
+        buffer: The stale embeddings, in memory: they are replaced.
+        below: The overlap with the true top-k under which to re-embed.
+        gumbel: Noise for sampling instead of a top-k.
+    """
+
+    def __init__(self, buffer: Buffer, below: float, gumbel: Gumbel | None = None) -> None:
+        super().__init__()
+        self.base = Refreshed(buffer, Schedule([]), gumbel)
+        self.below = below
+        self.due: Tensor
+        self.register_buffer("due", torch.tensor(False))  # a checkpoint may lie in between
+
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
+        """Take the top k of the buffer as it was last refreshed."""
+        return self.base.mine(queries, k)
+
+    def heed(self, reading: Reading) -> None:
+        """Note whether the buffer still finds what it should."""
+        self.due.fill_(reading.overlap_stale < self.below)
+
+    def refresh(self, step: int, embed: Embed) -> Embedded:
+        """Re-embed all targets if the last reading asked for it."""
+        if not self.due:
+            return Embedded()
+        self.due.fill_(False)
+        return self.base.renew(embed)
+
+    def view(self, rows: Int[Tensor, " n"]) -> View:
+        """Show the embeddings of the last refresh."""
+        return self.base.view(rows)

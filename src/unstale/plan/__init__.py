@@ -1,0 +1,1 @@
+"""What will a run cost? Memory, operations and time, before it is started."""

@@ -1,0 +1,126 @@
+"""Checkpoints that are whole or absent: written aside, sealed, renamed; checked when read."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import final
+
+from transformers import Trainer, TrainerState
+
+from unstale.distributed import barrier, rank
+from unstale.errors import InputError
+from unstale.files import one_error, sync_folder
+from unstale.integrity import check_seal, seal
+
+_LOG = logging.getLogger(__name__)
+_ASIDE = ".saving"
+
+
+@contextmanager
+def writing(checkpoints: Path, name: str, *, keep: int) -> Iterator[Path]:
+    """Yield a folder to write `NAME/...` into; then seal it, put it in place, drop old ones.
+
+    All processes write into the same; process 0 does the rest. Whatever kills it in between leaves
+    the earlier checkpoints as they were.
+
+    Args:
+        checkpoints: Where checkpoints lie.
+        name: Of the new one, `checkpoint-STEP`.
+        keep: How many good ones to keep.
+    """
+    aside = checkpoints / _ASIDE
+    if rank() == 0:
+        shutil.rmtree(aside, ignore_errors=True)
+        (aside / name).mkdir(parents=True)
+    barrier()
+    try:
+        with one_error(checkpoints / name):
+            yield aside
+        barrier()  # all that other processes add is there
+        if rank() == 0:
+            _put_in_place(aside / name, checkpoints, keep)
+        barrier()
+    finally:
+        if rank() == 0:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+@final
+class Aside:
+    """Where a Trainer writes the checkpoint of a step: aside, until it is whole.
+
+    Args:
+        keep: How many good checkpoints to keep.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.folder: Path | None = None
+
+    @contextmanager
+    def save(self, trainer: Trainer) -> Iterator[Path]:
+        """Yield the checkpoint's folder; meanwhile the Trainer must write below `folder`."""
+        name = f"checkpoint-{trainer.state.global_step}"
+        with writing(Path(trainer.args.output_dir or "."), name, keep=self.keep) as self.folder:
+            yield self.folder / name
+        self.folder = None
+
+
+def go_on(trainer: Trainer, output: Path, *, resume: bool) -> None:
+    """Train from the last good checkpoint, or the start; to the end, not a step beyond it."""
+    checkpoint = last_checkpoint(output) if resume else None
+    if resume:
+        _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
+    if checkpoint is None or step_of(checkpoint) < trainer.args.max_steps:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        return
+    # The stock loop looks at the step only after another batch.
+    trainer._load_from_checkpoint(str(checkpoint))
+    trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+
+
+def _put_in_place(finished: Path, checkpoints: Path, keep: int) -> None:
+    seal(finished)
+    sync_folder(finished)
+    place = checkpoints / finished.name
+    shutil.rmtree(place, ignore_errors=True)  # a torn one of an earlier attempt
+    finished.rename(place)
+    good = [folder for folder in all_checkpoints(checkpoints) if not _flaw(folder, full=False)]
+    for folder in set(all_checkpoints(checkpoints)) - set(good[:keep]):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def last_checkpoint(output: Path) -> Path | None:
+    """Find the newest checkpoint of a run that is whole; say why newer ones are not used."""
+    for folder in all_checkpoints(output / "checkpoints"):
+        flaw = _flaw(folder, full=True)
+        if not flaw:
+            return folder
+        _LOG.warning("skipping the checkpoint %s: %s", folder, flaw)
+    return None
+
+
+def all_checkpoints(checkpoints: Path) -> list[Path]:
+    """List the checkpoints there are, whole or not, the newest first."""
+    found = [f for f in checkpoints.glob("checkpoint-*") if f.name.partition("-")[2].isdigit()]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return after how many steps a checkpoint was written.
+
+    Example:
+        >>> step_of(Path("checkpoints/checkpoint-300"))
+        300
+    """
+    return int(checkpoint.name.partition("-")[2])
+
+
+def _flaw(folder: Path, *, full: bool) -> str:
+    try:
+        check_seal(folder, full=full)
+    except (InputError, OSError) as error:
+        return str(error)
+    return ""

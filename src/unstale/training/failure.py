@@ -1,0 +1,51 @@
+"""Numbers that went wrong: where, with which batch, and from what checkpoint to go on."""
+
+from pathlib import Path
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.errors import RunError
+from unstale.files import write_json
+from unstale.training.checkpoints import last_checkpoint
+
+FAILURE = "failure.json"
+_SHOWN = 8  # ids to name in the message; the file has all
+
+
+class NotFiniteError(RunError):
+    """Report NaN or infinity, before a step could spread it into the weights.
+
+    Args:
+        what: Holds the number.
+        step: Completed steps.
+        queries: Rows of the batch's queries.
+        targets: Rows of the targets that are to blame, if it is known.
+    """
+
+    def __init__(
+        self, what: str, step: int, queries: list[int], targets: list[int] | None = None
+    ) -> None:
+        super().__init__(f"NaN or infinity in {what} at step {step + 1}")
+        self.step = step
+        self.queries = queries
+        self.targets = targets or []
+
+
+def explain(error: NotFiniteError, dataset: RetrievalDataset, output: Path) -> RunError:
+    """Name the batch by its ids and the checkpoint to go on from; write both to a file."""
+    queries = dataset.query_ids.take(error.queries)
+    targets = dataset.target_ids.take(error.targets)
+    checkpoint = last_checkpoint(output)
+    found = {"error": str(error), "step": error.step + 1, "query_ids": queries}
+    found |= {"target_ids": targets, "checkpoint": str(checkpoint) if checkpoint else None}
+    write_json(output / FAILURE, found)
+    parts = [str(error), f"the batch's queries: {_some(queries)}"]
+    if targets:
+        parts.append(f"targets: {_some(targets)}")
+    parts.append(f"the last good checkpoint: {checkpoint or 'none'}")
+    parts.append(f"all of it: {output / FAILURE}")
+    return RunError("; ".join(parts))
+
+
+def _some(ids: list[str]) -> str:
+    shown = ", ".join(map(ascii, ids[:_SHOWN]))
+    return shown if len(ids) <= _SHOWN else f"{shown} and {len(ids) - _SHOWN} more"

@@ -1,0 +1,42 @@
+"""What a run is made of: a checkpoint of other data or another buffer must not go on."""
+
+import hashlib
+import logging
+from pathlib import Path
+
+import torch
+
+from unstale.buffer.buffer import read_manifest
+from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import world
+from unstale.errors import InputError
+from unstale.integrity import digest
+from unstale.search.auto import Choice
+
+Identity = dict[str, str | int]
+_LOG = logging.getLogger(__name__)
+_MAY_DIFFER = {"torch", "threads", "processes"}  # the run can go on, but its last digits may change
+
+
+def identity(dataset: RetrievalDataset, buffer: Path | None, search: Choice | None) -> Identity:
+    """Describe what the weights at a step depend on, besides the flags."""
+    pairs = hashlib.sha256(dataset.split("train").pairs.tobytes()).hexdigest()
+    found: Identity = {"targets": dataset.targets.digest, "queries": dataset.queries.digest}
+    found |= {"pairs": pairs, "search": f"{search.mode} {search.precision}" if search else "none"}
+    if buffer is not None:
+        found["buffer"] = digest(read_manifest(buffer)["shards"])
+    found |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    return found | {"processes": world()}
+
+
+def check_identity(checkpoint: Path, found: Identity, expected: Identity) -> None:
+    """Refuse a checkpoint that was made of something else; warn where only digits can change."""
+    for name, value in expected.items():
+        if found.get(name) == value:
+            continue
+        if name not in _MAY_DIFFER:
+            raise InputError(f"cannot go on from {checkpoint}: its {name} were others")
+        _LOG.warning(
+            "%s was %s at %s and is %s now: the run goes on, but not to the same last digit",
+            name, found.get(name), checkpoint, value,
+        )  # fmt: skip

@@ -1,0 +1,79 @@
+"""What a run starts from, fixed at its start so that it goes on from the same."""
+
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import first_alone, world
+from unstale.encoders.load import tower_modules
+from unstale.errors import InputError
+from unstale.files import write_json
+from unstale.integrity import digest, read_object
+from unstale.search.auto import Choice, Mode, settle_choice
+
+SEARCH = "search.json"
+
+
+def fix_search(
+    output: Path,
+    mode: Mode,
+    buffer: TargetBuffer,
+    hidden: tuple[int, ...],
+    queries: int,
+    device: torch.device,
+) -> Choice:
+    """Choose a search once a run; going on, take the one that was chosen.
+
+    What is chosen depends on the memory that is free, and that may change between two starts.
+    """
+    path = output / SEARCH
+    with first_alone():
+        return _stored(path, mode) or _choose(path, mode, buffer, hidden, queries, device)
+
+
+def _stored(path: Path, mode: Mode) -> Choice | None:
+    if not path.is_file():
+        return None
+    stored = read_object(path)
+    if stored.pop("sha256", None) != digest(stored):
+        raise InputError(f"{path} is damaged: its own checksum does not fit")
+    return Choice(**stored) if stored.pop("asked") == mode else None
+
+
+def _choose(
+    path: Path,
+    mode: Mode,
+    buffer: TargetBuffer,
+    hidden: tuple[int, ...],
+    queries: int,
+    device: torch.device,
+) -> Choice:
+    targets = len(buffer) // world()
+    choice = settle_choice(mode, targets, buffer.dim, hidden, queries, device)
+    fixed = {"asked": mode, **choice._asdict()}
+    write_json(path, fixed | {"sha256": digest(fixed)})
+    return choice
+
+
+def training_rows(dataset: RetrievalDataset) -> Dataset:
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
+    pairs = dataset.split("train").pairs
+    texts = dataset.queries.take(pairs[:, 0])
+    return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
+
+
+def freeze_targets(model: SentenceTransformer) -> None:
+    """Stop training the target tower."""
+    for parameter in tower_modules(model, "document").parameters():
+        parameter.requires_grad = False
+
+
+def default_rate(model: SentenceTransformer) -> float:
+    """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
+    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
+    return 1e-3 if static else 2e-5

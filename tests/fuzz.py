@@ -1,0 +1,124 @@
+"""Bad input by the thousand: valid files, mutated, for every reader of what users hand us."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest
+from unstale.cli.folders import read_config
+from unstale.data.formats.beir import read_beir
+from unstale.errors import InputError
+from unstale.integrity import check_seal, seal, sha256
+from unstale.migrate.vectors import check_values, open_vectors
+from unstale.report.results import read_results
+
+NASTY = [
+    b"\x00", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\\ud800", b"\xe2\x80\xae", b"\x1b[2J",
+    b"NaN", b"-Infinity", b"1e999", b"-1", b"null", b"true", b"[]", b"{}", b'""', b"0.5",
+    b"9" * 40, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"\r", b"\n\n", b"\t", b"\\", b'"',
+    b"&a [*a]", b"!!python/object/apply:os.system [x]", b"2001-99-99", b": :", b"../../x",
+    b"/etc/passwd", b"\xef\xbb\xbf", b"a" * 70_000,
+]  # fmt: skip
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    """Change a valid file in one to four ways."""
+    for _ in range(rng.randint(1, 4)):
+        a, b = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+        how = rng.randrange(7)
+        if how == 0 and data:
+            place = rng.randrange(len(data))
+            data = data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+        elif how == 1:
+            data = data[:a]
+        elif how == 2:
+            data = data[:a] + data[b:]
+        elif how == 3:
+            data = data[:a] + data[a:b] * 2 + data[b:]
+        elif how == 4:
+            data = data[:a] + rng.choice(NASTY) + data[a:]
+        elif how == 5:
+            data = data[:a] + rng.choice(NASTY) + data[b:]
+        else:
+            data = data[:a] + rng.randbytes(rng.randrange(1, 9)) + data[a:]
+    return data
+
+
+class Case:
+    """A reader, and valid files of which one is spoilt at a time."""
+
+    def __init__(self, folder: Path, spoil: list[str], read: Callable[[Path], object]) -> None:
+        self.folder = folder
+        self.read = read
+        self.files = {folder / name: (folder / name).read_bytes() for name in spoil}
+
+    def run(self, rng: random.Random) -> bool:
+        """Read one spoilt folder; tell whether it was refused. Anything but InputError escapes."""
+        path = rng.choice(list(self.files))
+        spoilt = mutate(self.files[path], rng)
+        path.write_bytes(spoilt)
+        try:
+            self.read(self.folder)
+        except InputError:
+            return True
+        finally:
+            path.write_bytes(self.files[path])
+        return False
+
+
+def cases(top: Path) -> dict[str, Case]:
+    """Build a valid example for each reader."""
+    beir = top / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    corpus = [{"_id": f"t{i}", "title": "A", "text": f"text {i}"} for i in range(4)]
+    queries = [{"_id": f"q{i}", "text": f"ask {i}", "metadata": {"answers": ["x"]}} for i in (0, 1)]
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        text = "".join(json.dumps(r) + "\n" for r in records)
+        (beir / f"{name}.jsonl").write_text(text)
+    (beir / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tt1\t1\nq1\tt2\t2\n")
+
+    buffer = top / "buffer"
+    buffer.mkdir()
+    save_file({"vectors": torch.ones(4, 3)}, buffer / "shard-00000.safetensors")
+    digest = sha256(buffer / "shard-00000.safetensors")
+    shards = [{"file": "shard-00000.safetensors", "rows": 4, "sha256": digest}]
+    manifest = {"format": 1, "fingerprint": {"targets": 4}, "dim": 3, "dtype": "float32"}
+    write_manifest(buffer, manifest | {"shards": shards})
+
+    unsealed = top / "unsealed"  # an early manifest: nothing guards its fields
+    unsealed.mkdir()
+    save_file({"vectors": torch.ones(4, 3)}, unsealed / "shard-00000.safetensors")
+    (unsealed / "manifest.json").write_text(json.dumps(manifest | {"shards": shards}))
+
+    run = top / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text("# unstale train\ndata: x\nsteps: 3\ntrainer: {a: [1, 2]}\n")
+    (run / "results.json").write_text(json.dumps({"data": {}, "runs": [{"seed": 0}]}))
+    seal(run)
+
+    vectors = top / "vectors"
+    vectors.mkdir()
+    np.save(vectors / "v.npy", np.ones((4, 3), np.float32))
+    save_file({"vectors": torch.ones(4, 3)}, vectors / "v.safetensors")
+    return {
+        "beir": Case(
+            beir,
+            ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv"],
+            lambda folder: read_beir(folder, progress=False),
+        ),
+        "manifest": Case(buffer, ["manifest.json"], read_manifest),
+        "unguarded manifest": Case(unsealed, ["manifest.json"], TargetBuffer.open),
+        "shard": Case(buffer, ["shard-00000.safetensors"], TargetBuffer.open),
+        "seal": Case(run, ["files.json", "results.json"], check_seal),
+        "config": Case(run, ["config.yaml"], read_config),
+        "results": Case(run, ["results.json"], read_results),
+        "npy": Case(vectors, ["v.npy"], lambda f: check_values(open_vectors(f / "v.npy"))),
+        "safetensors": Case(
+            vectors, ["v.safetensors"], lambda f: check_values(open_vectors(f / "v.safetensors"))
+        ),
+    }

@@ -1,0 +1,110 @@
+"""Kill a real process at a chosen moment.
+
+A server that has only imported the package forks a child for each command: a fork of the tests'
+own process would inherit locks that its threads hold. The child dies by SIGKILL as it calls some
+function of the package for the n-th time.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_TIMINGS = {"seconds", "steps_per_second"}  # what two equal runs may differ in
+
+
+class Killer:
+    """Start commands that do not survive."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        self.server = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def __call__(self, arguments: list[str], where: str, call: int) -> None:
+        """Run a command that dies at the call-th call of `module:name` or `module:Class.name`."""
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        environment = {"UNSTALE_CACHE": os.environ["UNSTALE_CACHE"]}
+        request = [arguments, where, call, environment, str(Path.cwd())]
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        status = int(self.server.stdout.readline())
+        assert os.WIFSIGNALED(status), f"it ended by itself: {os.waitstatus_to_exitcode(status)}"
+        assert os.WTERMSIG(status) == signal.SIGKILL
+
+    def close(self) -> None:
+        """Let the server end."""
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.close()
+        self.server.wait(20)
+        self.server.stdout.close()
+
+
+def _serve() -> None:
+    import torch
+
+    from unstale.cli.main import COMMANDS, main
+
+    for _, _, target in COMMANDS.values():
+        import_module(target.split(":")[0])
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        arguments, where, call, environment, folder = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.environ |= environment
+            os.chdir(folder)
+            os.dup2(2, 1)
+            _die_at(where, call)
+            main(arguments)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+def _die_at(where: str, call: int) -> None:
+    module, _, path = where.partition(":")
+    owner: Any = import_module(module)
+    *classes, name = path.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    plain, left = getattr(owner, name), [call]
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*args, **kwargs)
+
+    setattr(owner, name, dying)
+
+
+def results(run: Path) -> dict[str, Any]:
+    """Read results.json without what depends on the clock."""
+    return _timeless(json.loads((run / "results.json").read_text()))
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _timeless(v) for k, v in value.items() if k not in _TIMINGS}
+    return [_timeless(v) for v in value] if isinstance(value, list) else value
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    """Read every weight that a run ended with."""
+    files = [*(run / "model").rglob("*.safetensors"), run / "corrector.safetensors"]
+    return {str(f.relative_to(run)): f.read_bytes() for f in files if f.exists()}
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,78 @@
+"""The planner's arithmetic, by hand, and its command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.main import main
+from unstale.plan.cost import Job, Rates, choose, correct_flops, costs, disk, scan_flops, step_flops
+
+JOB = Job(
+    targets=1000,
+    dim=10,
+    hidden=20,
+    batch=4,
+    negatives=2,
+    parameters=100.0,
+    target_flops=50.0,
+    query_flops=5.0,
+    steps=100,
+    refreshes=8,
+)
+ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def test_operations_by_hand() -> None:
+    assert JOB.candidates == 4 * 3
+    assert step_flops(JOB) == 3 * (4 * 5 + 12 * 50)
+    assert scan_flops(JOB) == 2 * 1000 * 10 * 4
+    # In: 2 x 10 x 20 a target; out, moved to the 4 queries: 2 x 20 x 4.
+    assert correct_flops(JOB) == 1000 * (2 * 10 * 20 + 2 * 20 * 4)
+    assert disk(JOB)["buffer"] == 1000 * 10 * 4
+
+
+def test_a_stale_step_is_encoding_scan_and_update() -> None:
+    stale = next(c for c in costs(JOB, ONE) if c.strategy == "stale")
+    assert stale.flops == step_flops(JOB) + scan_flops(JOB)
+    assert stale.seconds == stale.flops + 100  # 100 weights to update
+    assert stale.memory == 4 * 1000 * 10 + 16 * 100 + 2 * 4 * 12 * 10
+    assert stale.embedding == 1000 * 50
+    exhaustive = next(c for c in costs(JOB, ONE) if c.strategy == "exhaustive")
+    assert exhaustive.embedding == 9 * stale.embedding  # once, and 8 refreshes
+    assert exhaustive.total(100) == 100 * stale.seconds + 9 * stale.embedding
+
+
+def test_devices_share_rows_and_work_but_not_weights() -> None:
+    from dataclasses import replace
+
+    one, four = (next(iter(costs(replace(JOB, devices=n), ONE)[1:2])) for n in (1, 4))
+    assert four.memory == one.memory - 0.75 * 4 * 1000 * 10
+    assert four.traffic == 4 * (4 * 10 + 100) + 2 * 4 * 12 * 10
+    assert one.traffic == 0
+    assert four.flops == one.flops
+
+
+def test_what_does_not_fit_is_not_chosen() -> None:
+    found = costs(JOB, ONE)
+    best = choose(found, None)
+    assert best is not None
+    assert best.strategy == "corrected"
+    assert choose(found, 10.0) is None
+    lean = choose(found, next(c.memory for c in found if c.strategy == "stale") + 1)
+    assert lean is not None
+    assert lean.strategy == "exhaustive"  # only the bare buffer fits
+
+
+def test_the_command_calibrates_and_writes(
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--targets", "5000", "--batch-size", "4", "--target-tokens", "8", "--device", "cpu"]
+    flags += ["--model", str(bert_folder), "--layers", "1", "--corrector-hidden", "16"]
+    assert main(["plan", *flags, "--output", str(tmp_path / "plan.json")]) == 0
+    assert "choose: corrected" in capsys.readouterr().out
+    found = json.loads((tmp_path / "plan.json").read_text())
+    assert all(rate > 0 for rate in found["rates"].values())
+    assert all(cost["seconds"] > 0 for cost in found["costs"])
+    assert main(["plan", "--targets", "0"]) == 2
+    assert main(["plan", "--flops", "1e12"]) == 2

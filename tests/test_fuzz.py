@@ -1,0 +1,62 @@
+"""No input, however bad, ends in a traceback of ours or in memory that is not given back."""
+
+import os
+import random
+import warnings
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.fuzz import cases
+from tqdm import tqdm
+
+from unstale.data.formats.beir import read_beir
+from unstale.errors import InputError
+
+FEW, MANY = 400, int(os.environ.get("FUZZ_INPUTS", "12000"))  # for each of 9 readers
+NAMES = ["beir", "manifest", "unguarded manifest", "shard", "seal", "config", "results"]
+NAMES += ["npy", "safetensors"]
+
+
+def run(name: str, tmp_path: Path, count: int, seed: int) -> None:
+    case = cases(tmp_path)[name]
+    process, held, refused = psutil.Process(), 0, 0
+    for i in tqdm(range(count), desc=name, disable=count < 1000):
+        rng = random.Random(f"{name} {seed} {i}")  # an input that fails can be made again
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                refused += case.run(rng)
+        except Exception as error:
+            raise AssertionError(f"{name}, input {i} of seed {seed}: {error!r}") from error
+        if i == count // 5:
+            held = process.memory_info().rss
+    assert refused > count // 10  # most mutations harm
+    grown = process.memory_info().rss - held
+    assert grown < 64 * 2**20, f"{grown / 2**20:.0f} MB more after {count} inputs"
+
+
+def test_every_reader_is_listed(tmp_path: Path) -> None:
+    assert list(cases(tmp_path)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_few_bad_inputs(name: str, tmp_path: Path) -> None:
+    run(name, tmp_path, FEW, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("name", NAMES)
+def test_many_bad_inputs(name: str, tmp_path: Path) -> None:
+    run(name, tmp_path, MANY, seed=1)
+
+
+def test_a_huge_line_and_many_ids_stay_within_memory(tmp_path: Path) -> None:
+    cases(tmp_path)
+    corpus = tmp_path / "beir" / "corpus.jsonl"
+    before = psutil.Process().memory_info().rss
+    corpus.write_bytes(b'{"_id": "' + b"x" * 50_000_000)  # a line that never ends
+    with pytest.raises(InputError, match=r"corpus\.jsonl:1"):
+        read_beir(tmp_path / "beir", progress=False)
+    assert psutil.Process().memory_info().rss - before < 400 * 2**20

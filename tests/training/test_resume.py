@@ -1,0 +1,156 @@
+"""A run killed anywhere, and resumed, ends bit for bit as one that was never interrupted."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.kill import Killer, results, weights
+
+from unstale.cli.main import main
+from unstale.training.strategies import STRATEGIES
+
+STEP = "unstale.training.algorithm1:FreshNegativesLoss.forward"
+SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
+--probe-targets 40 --learning-rate 1e-2 --layers 1 --towers separate --save-steps 2 --eval-steps 3
+--refresh 2 --subset-size 40 --refresh-below 0.99 --device cpu"""
+
+CASES = {name: ["--strategy", name] for name in STRATEGIES} | {
+    "sampled": ["--sampling", "gumbel"],
+    "rolling": ["--search", "rolling"],
+    "ivf": ["--search", "ivf"],
+    "paper": ["--corrector-anchor", "0", "--no-memory"],
+    "dropout": ["--dropout"],
+    "accumulated": ["--trainer.gradient_accumulation_steps", "2"],
+    "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
+}
+
+
+@pytest.fixture(scope="module")
+def kill():
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+@pytest.fixture
+def command(beir: Path, bert_folder: Path):
+    def arguments(output: Path, *more: str) -> list[str]:
+        where = ["--data", str(beir), "--model", str(bert_folder), "--output", str(output)]
+        return ["train", *where, *SMALL.split(), *more]
+
+    return arguments
+
+
+# One of each kind of state in every test run, the others with the slow tests.
+QUICK = {"sampled", "rolling", "ivf", "auto-refresh", "stochastic", "dynnibal", "accumulated"}
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in sorted(CASES)]
+)
+def test_killed_at_a_step_and_resumed(command, kill, tmp_path: Path, case: str) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(command(whole, *CASES[case])) == 0
+    step = 8 if case == "accumulated" else 4
+    kill(command(run, *CASES[case]), STEP, step)
+    assert not (run / "results.json").exists()
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert results(run) == results(whole)
+    assert weights(run) == weights(whole)
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("unstale.encoders.embed:embed", 1),  # while the corpus is embedded
+        (STEP, 1),  # before the first step
+        ("unstale.training.checkpoints:seal", 2),  # a checkpoint written, but not sealed
+        ("unstale.training.checkpoints:sync_folder", 2),  # sealed, but not in place
+        ("unstale.training.checkpoints:all_checkpoints", 3),  # in place, old ones still there
+        ("unstale.training.checkpoints:all_checkpoints", 5),  # in place, and no step left to train
+    ],
+)
+def test_killed_at_an_awkward_moment(command, kill, tmp_path: Path, where: str, call: int) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(command(whole)) == 0
+    kill(command(run), where, call)
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert results(run) == results(whole)
+    assert weights(run) == weights(whole)
+    assert not [p for p in run.rglob(".*") if p.name != ".lock"]  # nothing is left lying about
+
+
+def test_the_last_good_checkpoints_are_kept_and_a_torn_one_is_skipped(
+    command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(command(whole)) == 0
+    shutil.copytree(whole, run)
+    kept = sorted(p.name for p in (run / "checkpoints").iterdir())
+    assert kept == ["checkpoint-4", "checkpoint-6"]
+    torn = run / "checkpoints" / "checkpoint-6" / "optimizer.pt"
+    data = bytearray(torn.read_bytes())
+    data[len(data) // 2] ^= 1
+    torn.write_bytes(data)
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert "skipping the checkpoint" in caplog.text
+    assert "optimizer.pt is damaged" in caplog.text
+    assert "going on from" in caplog.text
+    assert "checkpoint-4" in caplog.text
+    assert results(run) == results(whole)
+
+
+def test_more_checkpoints_are_kept_if_asked(command, tmp_path: Path) -> None:
+    assert main(command(tmp_path / "run", "--keep-checkpoints", "9")) == 0
+    names = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+
+
+def test_a_run_goes_on_from_any_folder(
+    command, kill, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(beir.parent)
+    kill(command(tmp_path / "run", "--data", beir.name), STEP, 4)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--resume", "--output", "run"]) == 0
+
+
+def test_going_on_with_other_data_is_refused(
+    command, kill, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(beir, data)
+    arguments = command(run, "--data", str(data), "--strategy", "in-batch")
+    kill(arguments, STEP, 4)
+    lines = (data / "queries.jsonl").read_text().splitlines()
+    (data / "queries.jsonl").write_text("\n".join(lines).replace("which river", "what river"))
+    assert main(["train", "--resume", "--output", str(run)]) == 2
+    assert "its queries were others" in capsys.readouterr().err
+
+
+def test_the_choice_of_a_search_is_fixed_at_the_start(
+    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unstale.search import auto
+
+    run = tmp_path / "run"
+    monkeypatch.setattr(auto, "_SMALL", 1.0)  # so few operations that even this corpus has more
+    assert main(command(run)) == 0
+    assert json.loads((run / "search.json").read_text())["mode"] == "rolling"
+    shutil.rmtree(run / "checkpoints" / "checkpoint-6")
+    monkeypatch.undo()  # now a fresh start would choose exact search
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert json.loads((run / "results.json").read_text())["runs"][0]["search"] == "rolling"
+
+
+def test_nothing_that_is_written_needs_pickle_to_be_trusted(command, tmp_path: Path) -> None:
+    import torch
+
+    assert main(command(tmp_path / "run")) == 0
+    names = {p.name for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    pickled = {n for n in names if n.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle"))}
+    assert pickled == {"optimizer.pt", "scheduler.pt", "rng_state.pth"}  # the Trainer's own
+    for path in (tmp_path / "run").rglob("*.pt"):
+        torch.load(path, weights_only=True)
