@@ -128,7 +128,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--strategy", "newest"], "unknown strategy 'newest'; choose from in-batch"),
         (["--model", "no-such-model"], "cannot load the model 'no-such-model'"),
         (["--model", "/no/such"], "no model folder"),
-        (["--data", "/no/such/data"], "no such file or folder, and no built-in set (docstrings)"),
+        (["--data", "/no/such/data"], "no such file or folder, and no built-in set (docstrings"),
         (["--data", "docstrings:no_such_package"], "cannot find the package 'no_such_package'"),
         (["--eval-split", "validation"], "no split 'validation'"),
         (["--hard-negatives", "120"], "cannot take 121 negatives a query from 120 targets"),
