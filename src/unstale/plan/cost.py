@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 _LANDMARKS = 2048
-_RERANKED = 64  # rows a query that rolling and ivf correct exactly; measured: 20 to 100
-_PROBES = 32  # cells a query that ivf searches, as a rule
+_RERANKED = 64  # rows a query that rolling and ivf correct exactly: assumed, not measured
+_PROBES = 32  # cells a query that ivf searches at first: assumed to stay
 
 
 @final

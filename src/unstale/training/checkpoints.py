@@ -71,6 +71,8 @@ class Aside:
 def go_on(trainer: Trainer, output: Path, *, resume: bool) -> None:
     """Train from the last good checkpoint, or the start; to the end, not a step beyond it."""
     checkpoint = last_checkpoint(output) if resume else None
+    if resume and rank() == 0:  # what a kill left half-written
+        shutil.rmtree(output / "checkpoints" / _ASIDE, ignore_errors=True)
     if resume:
         _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
     if checkpoint is None or step_of(checkpoint) < trainer.args.max_steps:
