@@ -129,7 +129,7 @@ def test_an_unknown_experiment_or_setting_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["experiment", "circle", "--output", str(tmp_path / "a")]) == 2
-    assert "there are generalization, migration" in capsys.readouterr().err
+    assert "there are generalization, hard-negatives" in capsys.readouterr().err
     words = ["experiment", "toy-circle", "--set.colour", "red", "--output", str(tmp_path / "a")]
     assert main(words) == 2
     assert "toy-circle has no setting colour; it takes epochs, seed" in capsys.readouterr().err

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -17,7 +16,8 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options_correct
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import CONFIG, open_output, read_config, save_config
+from unstale.cli.folders import open_output, save_config
+from unstale.cli.run_folder import run_corrector, run_parts
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.data.load import load_dataset
@@ -42,6 +42,7 @@ from unstale.migrate.vectors import BufferSource, Source, check_values, open_vec
 from unstale.migrate.verdict import verdict
 from unstale.report.results import RESULTS
 from unstale.search.exact import TopK, merge
+from unstale.search.linear import linear_layers
 
 
 def run(chosen: options_correct.Correct) -> None:
@@ -62,7 +63,7 @@ def run(chosen: options_correct.Correct) -> None:
     save_config(output, "correct", chosen)
 
     asked, judged = _queries(chosen, dataset, model)
-    fixed = _run_corrector(Path(chosen.run), source) if chosen.run else None
+    fixed = _from_corrector(run_corrector(chosen.run, source.dim)) if chosen.run else None
     keep_fresh = chosen.keep_fresh and fixed is None  # a run's h may be off by a common vector
 
     def embed(rows: Int[ndarray, " n"]) -> Float[Tensor, "n e"]:
@@ -189,29 +190,11 @@ def _affordable(
 
 def _from_run(chosen: options_correct.Correct) -> options_correct.Correct:
     """Take what a training run knows: its data, its trained encoder and its stale buffer."""
-    folder = Path(chosen.run or "")
-    path = folder / CONFIG
-    if not path.is_file() or not (folder / "corrector.safetensors").is_file():
-        raise InputError(f"{folder} is not a finished run with a corrector")
-    try:
-        config = read_config(folder)
-        vectors = chosen.vectors or config.get("buffer") or str(folder / "buffer")
-        return replace(chosen, data=config["data"], model=str(folder / "model"), vectors=vectors)
-    except KeyError:
-        raise InputError(f"{path} does not say which data the run used") from None
+    parts = run_parts(chosen.run or "")
+    vectors = chosen.vectors or parts.buffer
+    return replace(chosen, data=parts.data, model=parts.model, vectors=vectors)
 
 
-def _run_corrector(folder: Path, source: Source) -> Learned:
-    state = load_file(folder / "corrector.safetensors")
-    layers = {f"layers.{k.split('layers.')[1]}": v for k, v in state.items() if "layers." in k}
-    if not layers:
-        raise InputError(f"{folder / 'corrector.safetensors'} holds no corrector")
-    count = len(layers) // 2
-    hidden = [len(layers[f"layers.{i}.weight"]) for i in range(count - 1)]
-    width = layers["layers.0.weight"].shape[1]
-    if width != source.dim:
-        rule = f"the run's corrector takes vectors of width {width}"
-        raise InputError(f"{source.path} has width {source.dim}: {rule}")
-    corrector = Corrector(width, hidden)
-    corrector.load_state_dict(layers)
-    return Learned(corrector.eval(), {"method": "run", "hidden": hidden})
+def _from_corrector(corrector: Corrector) -> Learned:
+    hidden = [layer.out_features for layer in linear_layers(corrector)[:-1]]
+    return Learned(corrector, {"method": "run", "hidden": hidden})

@@ -78,6 +78,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         options_correct.Correct,
         "unstale.cli.correct:run",
     ),
+    "mine": (
+        "Mine hard negatives with a model or a run, and write them in any format.",
+        options_data.Mine,
+        "unstale.cli.mine:run",
+    ),
     "convert": (
         "Write a dataset in another format.",
         options_data.Convert,

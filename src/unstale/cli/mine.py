@@ -1,0 +1,103 @@
+"""`unstale mine`."""
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer, read_manifest
+from unstale.buffer.embed import open_or_embed
+from unstale.cli.encoder import open_encoder
+from unstale.cli.folders import open_output, save_config
+from unstale.cli.options_data import Mine
+from unstale.cli.run_folder import run_corrector, run_parts
+from unstale.cli.train import chosen_filters
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats import find_format
+from unstale.data.load import load_dataset
+from unstale.encoders.cross import CrossScores
+from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
+from unstale.files import atomic_folder
+from unstale.miners import Corrected, Filtered, Miner, Stale
+from unstale.miners.offline import mine_split, with_negatives
+from unstale.report.table import dropped_text
+
+
+def run(chosen: Mine) -> None:
+    """Mine for every query of a split, and write the data with its negatives."""
+    form = find_format(chosen.format)
+    if form.write is None:
+        raise InputError(f"{form.name} can be read, but not written")
+    if chosen.run is not None:
+        parts = run_parts(chosen.run)
+        chosen = replace(chosen, data=chosen.data or parts.data, model=parts.model)
+        chosen = replace(chosen, buffer=chosen.buffer or parts.buffer)
+    if not chosen.data:
+        raise InputError("--data is required: what to mine for, or --run for a training run")
+    needs = (chosen.data, chosen.model, chosen.buffer, chosen.run)
+    output = open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
+    dataset = load_dataset(chosen.data)
+    _check(chosen, dataset)
+    model = open_encoder(chosen)
+    began = time.perf_counter()
+    output.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
+        miner = _miner(chosen, dataset, model, Path(scratch))
+        mined = mine_split(model, dataset, chosen.split, miner, chosen.hard_negatives)
+        seconds = time.perf_counter() - began
+    written = with_negatives(dataset, chosen.split, mined)
+    with atomic_folder(output) as folder:
+        form.write(written, folder)
+        save_config(folder, "mine", chosen)
+    count = int((mined.targets >= 0).sum())
+    print(
+        f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
+    )
+    counts = {"candidates_dropped": dict(mined.dropped), "negatives_missing": mined.missing}
+    if dropped := dropped_text(counts | {"candidates_considered": mined.considered}):
+        print(dropped)
+    if lost := form.loses(written):
+        print(f"{form.name} has no place for: {', '.join(lost)}")
+    print(f"{form.name}: {output}")
+
+
+def _check(chosen: Mine, dataset: RetrievalDataset) -> None:
+    """Refuse what cannot work before anything is embedded."""
+    dataset.split(chosen.split)
+    if not 1 <= chosen.hard_negatives < len(dataset.targets):
+        count = f"{chosen.hard_negatives} negatives from {len(dataset.targets)} targets"
+        raise InputError(f"cannot mine {count}")
+    chosen_filters(chosen).check(chosen.hard_negatives)
+    if chosen.run is not None and chosen.buffer is not None:
+        made_of = read_manifest(Path(chosen.buffer))["fingerprint"].get("texts")
+        if made_of != dataset.targets.digest:
+            raise InputError(
+                f"the buffer {chosen.buffer} was made of other texts than {dataset.name}"
+            )
+
+
+def _miner(
+    chosen: Mine, dataset: RetrievalDataset, model: SentenceTransformer, scratch: Path
+) -> Miner:
+    """Make the view to mine in: a run's buffer seen through its corrector, or the model's own."""
+    device = str(model.device)
+    veto = (
+        CrossScores(chosen.cross_encoder, dataset, device=device) if chosen.cross_encoder else None
+    )
+    buffer = Path(chosen.buffer) if chosen.buffer else None
+    miner: Miner
+    if chosen.run is not None:
+        assert buffer is not None
+        stale = TargetBuffer.open(buffer)
+        network = run_corrector(chosen.run, stale.dim).to(model.device)
+        miner = Corrected(stale, network, scale=1.0)
+    else:
+        tokens = target_tokens(model, dataset)
+        miner = Stale(open_or_embed(model, dataset.targets, tokens, buffer, scratch)[0])
+    filters = chosen_filters(chosen)
+    if filters.idle and veto is None:
+        return miner
+    return Filtered(miner, filters, len(dataset.targets), veto)

@@ -1,0 +1,76 @@
+"""Mine for all queries of a split at once, for those who train elsewhere."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+
+from unstale.data.dataset import Positives, Qrels, RetrievalDataset
+from unstale.data.lines import count_bar
+from unstale.encoders.embed import embed_queries
+from unstale.miners.miner import Miner, Queries
+
+_QUERIES = 512  # embedded and searched together
+
+
+@final
+@dataclass
+class Mined:
+    """What was mined: a row of targets for each query, best first, -1 where there are too few."""
+
+    queries: Int[ndarray, " q"]
+    targets: Int[ndarray, "q k"]
+    considered: int = 0
+    missing: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@torch.no_grad()
+def mine_split(
+    model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    split: str,
+    miner: Miner,
+    k: int,
+    *,
+    progress: bool = True,
+) -> Mined:
+    """Mine k targets for each query of a split; known positives, of any split, never.
+
+    Queries are embedded as they are needed: beside the buffer, memory holds one batch of them.
+    """
+    queries = dataset.split(split).query_rows
+    positives = Positives(dataset, list(dataset.qrels))
+    mined = Mined(queries, np.full((len(queries), k), -1, np.int64))
+    with count_bar(len(queries), "mining", "query", progress) as bar:
+        for start in range(0, len(queries), _QUERIES):
+            rows = queries[start : start + _QUERIES]
+            vectors = embed_queries(model, dataset.queries.take(rows)).to(model.device)
+            known = torch.from_numpy(positives(rows)).to(model.device)
+            asked = Queries(vectors, torch.from_numpy(rows).to(model.device), known, 0)
+            mined.targets[start : start + len(rows)] = miner.mine(asked, k).cpu().numpy()
+            if (dropped := miner.dropped()) is not None:
+                mined.considered += dropped.considered
+                mined.missing += dropped.missing
+                mined.dropped.update(dropped.counts)
+            bar.update(len(rows))
+    return mined
+
+
+def with_negatives(dataset: RetrievalDataset, split: str, mined: Mined) -> RetrievalDataset:
+    """Return the dataset with the mined targets as a split's negatives, in place of given ones."""
+    old = dataset.split(split)
+    keep = old.grade > 0
+    found = mined.targets >= 0
+    count = int(found.sum())
+    qrels = Qrels(
+        np.concatenate([old.query[keep], np.repeat(mined.queries, found.sum(axis=1))]),
+        np.concatenate([old.target[keep], mined.targets[found]]),
+        np.concatenate([old.grade[keep], np.zeros(count, np.int64)]),
+    )
+    return replace(dataset, qrels={**dataset.qrels, split: qrels})
