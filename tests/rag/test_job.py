@@ -79,7 +79,7 @@ def test_a_resumed_run_ends_bit_identical(start, questions, tmp_path, strategy: 
     whole = train_rag(questions, *start(), tmp_path / "whole", **options)
     again = tmp_path / "again"
     shutil.copytree(tmp_path / "whole" / "buffer", again / "buffer")
-    checkpoint = "checkpoints/checkpoint-8"
+    checkpoint = "checkpoints/checkpoint-12"
     shutil.copytree(tmp_path / "whole" / checkpoint, again / checkpoint)
     resumed = train_rag(questions, *start(), again, **options, resume=True)
     first, second = weights(tmp_path / "whole"), weights(again)

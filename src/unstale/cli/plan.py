@@ -113,7 +113,7 @@ def _time(seconds: float) -> str:
     """Write a time in its unit.
 
     Example:
-        >>> _time(90), _time(7200), _time(200_000)
+        >>> _time(90.0), _time(7200.0), _time(200_000.0)
         ('90 s', '2 h', '2.3 d')
     """
     if seconds < 600:

@@ -105,7 +105,7 @@ def correct_flops(job: Job) -> float:
     """Return the operations of h on every target; its output layer may move to the queries.
 
     Example:
-        >>> job = Job(10, 4, 8, 2, 0, 0, 0, 0, 1)
+        >>> job = Job(10, 4, 8, 2, 0, 0.0, 0.0, 0.0, 1)
         >>> correct_flops(job)  # 10 targets, 2 * 4 * 8 in and 2 * 8 * 2 out
         960.0
     """
