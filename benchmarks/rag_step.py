@@ -2,7 +2,7 @@
 
     python benchmarks/rag_step.py --data squad-5000 --retriever MODEL --reader flan-t5-small
 
-Steps of both strategies are interleaved in one run; the ratio is of medians. Shares are of forward
+Steps of both strategies are interleaved in one run; the ratio is the median over pairs. Shares are of forward
 passes by part, and of the backward pass and update together.
 """
 
@@ -102,11 +102,17 @@ class Run:
         if record:
             self.seconds.append(time.perf_counter() - start)
         else:
-            self.algorithm.seconds = dict.fromkeys(self.algorithm.seconds, 0.0)
+            self.algorithm.record.parts.clear()
+            self.algorithm.record.counters.mining_seconds = 0.0
 
     def shares(self) -> dict[str, float]:
         total = sum(self.seconds)
-        parts = {f"{k} forward": v / total for k, v in self.algorithm.seconds.items()}
+        counted = self.algorithm.record
+        parts = {
+            "retriever forward": counted.parts["retriever_seconds"] / total,
+            "search": counted.counters.mining_seconds / total,
+            "reader forward": counted.parts["reader_seconds"] / total,
+        }
         return {**parts, "backward and update": 1 - sum(parts.values())}
 
 
