@@ -2,8 +2,8 @@
 
     python benchmarks/rag_step.py --data squad-5000 --retriever MODEL --reader flan-t5-small
 
-Steps of both strategies are interleaved in one run; the ratio is the median over pairs. Shares are of forward
-passes by part, and of the backward pass and update together.
+Steps of both strategies are interleaved in one run; the ratio is the median over pairs. Shares are
+of forward passes by part, and of the backward pass and update together.
 """
 
 import argparse
