@@ -136,11 +136,12 @@ def _outcome(groups: Sequence[Group]) -> str:
         return ""
     metric = headline(groups)
     recall, name = best.mean(metric) or 0.0, spoken(metric)
+    name = f"an {name}" if name[0] in "aeiou" else f"a {name}"
     if not trained(best):
-        return f"As it is, the encoder reaches a {name} of <strong>{100 * recall:.1f}%</strong>."
+        return f"As it is, the encoder reaches {name} of <strong>{100 * recall:.1f}%</strong>."
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
-    words += f" a {name} of <strong>{100 * recall:.1f}%</strong>"
+    words += f" {name} of <strong>{100 * recall:.1f}%</strong>"
     if (start := average(best.of(lambda e: e.initial.get(metric)))) is not None:
         words += f", from {100 * start:.1f}% before training"
     corrected, stale = corrected_group(groups), _named(groups, "stale")
