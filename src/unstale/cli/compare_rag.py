@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_rag import Rag
-from unstale.cli.rag import check_rag_flags, open_reader, rag_settings
+from unstale.cli.rag import check_rag_flags, open_reader, rag_settings, settle
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 from unstale.rag.job import train_rag
@@ -33,6 +33,7 @@ def prepare_rag(chosen: options.Compare, strategies: list[str]) -> Start:
     flags = rag_flags(chosen)
     questions = load_questions(chosen.data)
     model = open_encoder(flags)
+    flags = settle(flags, model)
     reader = open_reader(flags, questions, model)
     for strategy in strategies:
         check_rag_flags(questions, model, reader, replace(flags, strategy=strategy))

@@ -1,6 +1,6 @@
 """`unstale rag`."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ def run(chosen: Rag) -> None:
     questions = load_questions(chosen.data)
     retriever = open_encoder(chosen, dropout=chosen.dropout)
     reader = open_reader(chosen, questions, retriever)
+    chosen = settle(chosen, retriever)
     settings = check_rag_flags(questions, retriever, reader, chosen)
     output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "rag", chosen)
@@ -45,6 +46,12 @@ def run(chosen: Rag) -> None:
     print_runs([result], title=title)
     print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
     print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
+
+
+def settle(chosen: Rag, retriever: SentenceTransformer) -> Rag:
+    """Choose what depends on the device: how many targets to retrieve."""
+    k = 8 if retriever.device.type == "cpu" else 32
+    return replace(chosen, k=k) if chosen.k is None else chosen
 
 
 def open_reader(chosen: Rag, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
