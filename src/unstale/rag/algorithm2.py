@@ -124,7 +124,7 @@ class RetrieverReaderLoss(nn.Module):
             return {"reader_loss": reader_loss}
         if self.fusion == "fid":
             with torch.no_grad():  # P_a is a label: no gradient is wanted of it
-                tokens = self.reader.log_probs(encoded.detach(), each)
+                tokens = self.reader.log_probs(encoded, each)
         scores = answer_scores(tokens, each != IGNORED, self.likelihood).view_as(log_p)
         return {
             "reader_loss": reader_loss / 2,

@@ -43,10 +43,6 @@ class Encoded(NamedTuple):
         """Choose some inputs."""
         return Encoded(self.states[rows], self.mask[rows])
 
-    def detach(self) -> "Encoded":
-        """Cut the gradient."""
-        return Encoded(self.states.detach(), self.mask)
-
 
 @final
 class Reader(nn.Module):
