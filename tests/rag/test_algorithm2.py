@@ -143,8 +143,11 @@ def test_order_of_the_batch_changes_nothing(questions, retriever, reader) -> Non
         torch.testing.assert_close(value, turned[name], atol=1e-5, rtol=1e-5)
 
 
-def test_frozen_trains_the_reader_only_and_encodes_no_target(questions, retriever, reader) -> None:
-    whole = algorithm(questions, retriever, reader, strategy="stale", frozen=True)
+@pytest.mark.parametrize("fusion", ["fid", "marginal"])
+def test_frozen_trains_the_reader_only_and_encodes_no_target(
+    questions, retriever, reader, fusion: str
+) -> None:
+    whole = algorithm(questions, retriever, reader, strategy="stale", frozen=True, fusion=fusion)
     losses = whole(ROWS)
     assert losses.keys() == {"reader_loss"}
     losses["reader_loss"].backward()
