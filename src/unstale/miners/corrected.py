@@ -18,7 +18,7 @@ from unstale.search.exact import Draw, Exact, Search
 from unstale.search.sharded import search_in_place
 
 _LOG = logging.getLogger(__name__)
-_KL, _OVERLAP = 1.05, 0.02  # how much worse is borne: chosen by judgement, not tuned
+_KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # how much worse is borne: by judgement, not tuned
 
 
 @final
@@ -109,6 +109,8 @@ class Corrected(Miner):
                 reading.step, reading.kl_corrected, reading.kl_stale, reading.overlap_corrected,
                 reading.overlap_stale, then,
             )  # fmt: skip
+        elif not self.trusted:
+            _LOG.warning("step %d: the corrector helps again, and is used", reading.step)
         if self.fallback:
             self.trusted.fill_(not worse)
 
@@ -128,7 +130,8 @@ def worse_than_stale(reading: Reading) -> bool:
     """
     if reading.kl_corrected is None or reading.overlap_corrected is None:
         return False
-    good = reading.kl_corrected <= _KL * reading.kl_stale + 1e-4
+    # While hardly anything has drifted, both divergences are noise: hence a floor.
+    good = reading.kl_corrected <= max(_KL * reading.kl_stale, _FLOOR)
     return not (good and reading.overlap_corrected >= reading.overlap_stale - _OVERLAP)
 
 
