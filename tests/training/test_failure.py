@@ -99,6 +99,10 @@ def test_a_corrector_is_judged_by_kl_and_overlap_never_by_cosine(kl, overlap, wo
     assert worse_than_stale(reading(kl, overlap)) == worse  # its cosine is 0.1 against 0.9
 
 
+def test_noise_is_borne_while_nothing_has_drifted() -> None:
+    assert not worse_than_stale(Freshness(4, 1.0, 1.0, 0.0008, 0.0013, 0.98, 0.97))
+
+
 @pytest.mark.parametrize("fallback", [True, False])
 def test_a_harmful_corrector_is_warned_of_and_left_out(
     fallback: bool, caplog: pytest.LogCaptureFixture
