@@ -38,11 +38,12 @@ COST = {
     "dynnibal": (2 * N, 4 * 30),
     "auto-refresh": (0, 0),  # only when the meter finds it stale
     "corrected": (0, 0),
+    "corrected-free": (0, 0),
     "corrected-mse": (0, 0),
     "corrected-subset": (0, 0),
     "stale-rerank": (0, 0),
 }
-CORRECTORS = {"corrected", "corrected-mse", "corrected-subset", "stale-rerank"}
+CORRECTORS = {"corrected", "corrected-free", "corrected-mse", "corrected-subset", "stale-rerank"}
 
 
 @pytest.fixture(params=sorted(STRATEGIES))

@@ -22,7 +22,7 @@ def run(chosen: options.Demo) -> None:
     earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
     output = open_output(chosen.output, overwrite=earlier)
     recipe = options.Train(data="docstrings", output=chosen.output)
-    recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed)
+    recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed, batch_size=64)
     few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move
     recipe = replace(recipe, meter_steps=few, trainer={"logging_steps": few})
     save_config(output, "demo", recipe)

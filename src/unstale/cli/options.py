@@ -63,17 +63,23 @@ class Train(Output, Filtering, Encoder):
     Args:
         data: Data in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
             built-in set docstrings, which `docstrings:numpy,rich` makes of other packages.
-        strategy: How negatives are chosen. corrected: search the stale cache through the
-            corrector (the paper's method; corrected-mse: the other loss). stale: search it as it
+        strategy: How negatives are chosen. corrected-free: search the stale cache through the
+            corrector, and train the queries on what is found as the corrector sees it, so that
+            only positives are encoded: the most quality for each second. corrected: encode what is
+            found (the paper's method; corrected-mse: the other loss). stale: search it as it
             is (stale-frozen: and do not train the target tower). exhaustive: re-embed all targets
             on a schedule; two-round: once, halfway. stochastic: re-draw and re-embed a subset.
             dynnibal: a low-rank regression, refitted (our reading). auto-refresh: re-embed all
             when the freshness meter says so (--refresh-below). corrected-subset,
             stale-rerank: for a cache that does not fit. uniform: at random. in-batch: none.
         steps: Optimizer steps.
-        batch_size: Queries a step.
-        hard_negatives: Targets mined for each query, before the union over the batch (paper: 64).
-        uniform_negatives: Targets drawn uniformly for each query (paper: 64).
+        batch_size: Queries a step; default: 256 for static embeddings, otherwise 64.
+        hard_negatives: Targets mined and encoded for each query, before the union over the batch
+            (paper: 64); default: 4, or 0 for corrected-free.
+        uniform_negatives: Targets drawn uniformly and encoded for each query (paper: 64); default:
+            1, or 0 for corrected-free.
+        free_negatives: Targets mined for each query and not encoded, which teach the query encoder
+            alone; default: 4 for corrected-free, otherwise 0.
         share_candidates: Let all queries of a batch share the candidates of all, as the paper.
         sampling: Take the top-k, or sample from the softmax by Gumbel-max.
         seed: Of data order, corrector and draws.
@@ -118,11 +124,12 @@ class Train(Output, Filtering, Encoder):
     """
 
     data: str = "docstrings"
-    strategy: str = "corrected"
+    strategy: str = "corrected-free"
     steps: int = 300
-    batch_size: int = 64
-    hard_negatives: int = 4
-    uniform_negatives: int = 1
+    batch_size: int | None = None
+    hard_negatives: int | None = None
+    uniform_negatives: int | None = None
+    free_negatives: int | None = None
     share_candidates: bool = True
     sampling: Literal["top-k", "gumbel"] = "top-k"
     seed: int = 0

@@ -90,7 +90,7 @@ class Study:
         _check_variants(variants)
         flags = train or {}
         encoder = {k: v for k, v in flags.items() if k in signature(load_encoder).parameters}
-        common = {"steps": steps, "eval_split": split}
+        common = {"steps": steps, "batch_size": 64, "eval_split": split}
         common |= {k: v for k, v in flags.items() if k not in encoder}
         told = {label: _arguments({**common, **own}) for label, own in variants.items()}
         dataset = load_dataset(data)

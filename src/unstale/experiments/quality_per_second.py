@@ -28,10 +28,10 @@ RECIPES: dict[str, Settings] = {
     "stale": {"strategy": "stale"},
     REFERENCE: {"strategy": "corrected"},
     "exhaustive": {"strategy": "exhaustive"},
-    "corrected, rolling": {"strategy": "corrected", "search": "rolling"},
     "corrected, 1 hard": {"strategy": "corrected", "hard_negatives": 1, "uniform_negatives": 0},
-    "corrected, 1 hard, rolling": {"strategy": "corrected", "search": "rolling"}
-    | {"hard_negatives": 1, "uniform_negatives": 0},
+    "corrected-free": {"strategy": "corrected-free"},
+    "in-batch, 256 queries": {"strategy": "in-batch", "batch_size": 256},
+    "corrected-free, 256 queries": {"strategy": "corrected-free", "batch_size": 256},
 }
 
 

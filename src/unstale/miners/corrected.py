@@ -120,7 +120,7 @@ class Corrected(Miner):
         corrected = self.network(stale)
         if self.memory is not None:
             corrected = corrected + self.memory.read(rows, self._step)
-        return View(stale, corrected)
+        return View(stale, corrected, bool(self.trusted))
 
 
 def worse_than_stale(reading: Reading) -> bool:

@@ -93,9 +93,8 @@ class Filtered(Miner):
         view = self.miner.view(distinct)
         if view is None:
             raise InputError("this strategy keeps no view of the targets to filter by")
-        vectors = view.stale if view.corrected is None else view.corrected
         # Not a product of all queries with all of these: each has its own few.
-        scores = (vectors[place] @ queries.vectors[:, :, None])[:, :, 0]
+        scores = (view.searched[place] @ queries.vectors[:, :, None])[:, :, 0]
         positives = scores[:, rows.shape[1] :].masked_fill(known < 0, torch.inf)
         return scores[:, : rows.shape[1]], positives.amin(dim=1, keepdim=True)
 

@@ -34,6 +34,12 @@ class View(NamedTuple):
 
     stale: Float[Tensor, "n d"]
     corrected: Float[Tensor, "n d"] | None = None
+    trusted: bool = True  # the corrector helps, or is not known not to
+
+    @property
+    def searched(self) -> Float[Tensor, "n d"]:
+        """Return what the miner ranks the targets by."""
+        return self.corrected if self.corrected is not None and self.trusted else self.stale
 
 
 @final

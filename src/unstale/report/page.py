@@ -18,9 +18,10 @@ PAGE = "report.html"
 # What a reader may want to know of a run's flags; paths of one machine are not among it.
 _RECIPE = (
     "model towers layers query_prompt target_prompt query_max_length target_max_length steps "
-    "batch_size hard_negatives uniform_negatives share_candidates sampling scale learning_rate "
-    "dropout corrector_hidden corrector_lr corrector_weight corrector_loss corrector_anchor memory "
-    "refresh full_refreshes subset_size sample_size rank rerank_depth seed seeds strategies dtype"
+    "batch_size hard_negatives uniform_negatives free_negatives share_candidates sampling "
+    "scale learning_rate dropout corrector_hidden corrector_lr corrector_weight "
+    "corrector_loss corrector_anchor memory refresh full_refreshes subset_size sample_size "
+    "rank rerank_depth seed seeds strategies dtype"
 ).split()
 
 

@@ -36,6 +36,8 @@ class FreshNegativesLoss(nn.Module):
         positives: The rows that are never a query's negatives.
         scale: The paper's beta; it multiplies the scores.
         hard_negatives: Targets that the miner chooses for each query, before the union.
+        free_negatives: Further ones that are not encoded: as the miner sees them they teach the
+            queries' encoder alone. See `_split_loss`.
         corrector_weight: Multiplies the miner's loss.
         share_candidates: Let every query of the batch see the candidates of all, as in the
             paper's appendix; otherwise each sees its own.
@@ -50,19 +52,21 @@ class FreshNegativesLoss(nn.Module):
         *,
         scale: float = 20.0,
         hard_negatives: int = 4,
+        free_negatives: int = 0,
         corrector_weight: float = 10.0,
         share_candidates: bool = True,
     ) -> None:
         super().__init__()
-        if hard_negatives < 0 or scale <= 0 or corrector_weight < 0:
+        if min(hard_negatives, free_negatives, corrector_weight) < 0 or scale <= 0:
             raise InputError(
                 f"expected scale > 0 and the rest >= 0: scale {scale}, hard negatives "
-                f"{hard_negatives}, weight {corrector_weight}"
+                f"{hard_negatives}, free ones {free_negatives}, weight {corrector_weight}"
             )
         self.model = model
         self.miner = miner
         self.scale = scale
         self.hard_negatives = hard_negatives
+        self.free_negatives = free_negatives
         self.corrector_weight = corrector_weight
         self.share_candidates = share_candidates
         self.record = Record()  # the trainer keeps its step
@@ -90,6 +94,7 @@ class FreshNegativesLoss(nn.Module):
             self.record.counters.count_dropped(dropped)
             positives = torch.cat([positives, dropped.spared[own]], dim=1)  # no negatives either
         mined = torch.where(mined < 0, every_label, mined)  # none: the label is there anyway
+        mined, free = self._without_free(mined)
         rows, place = torch.cat([every_label, mined], dim=1).unique(return_inverse=True)
         place = place[own]  # (b, 1 + m)
         within = None if self.share_candidates else membership(place, len(rows))
@@ -97,8 +102,13 @@ class FreshNegativesLoss(nn.Module):
         # The truncated softmax P over fresh embeddings of the candidates.
         fresh = self._encode(rows).float()  # g(y), (c, d)
         with full_precision(fresh):
-            logits = self.scale * queries @ fresh.T
-            task = self._task_loss(logits, rows, place[:, 0], positives, within)
+            absent = self._absent(rows, place[:, 0], positives, within)
+            if self.free_negatives:
+                extra = free.unique()
+                extra = extra[~torch.isin(extra, rows)]
+                task = self._split_loss(queries, fresh, place[:, 0], absent, extra, positives)
+            else:
+                task = self._task_loss(queries, fresh, place[:, 0], absent)
 
             # The same candidates teach the corrector; nothing here reaches the encoders.
             correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
@@ -144,9 +154,16 @@ class FreshNegativesLoss(nn.Module):
     def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
         start = time.perf_counter()
         with torch.no_grad(), full_precision(queries.vectors):
-            mined = self.miner.mine(queries, self.hard_negatives)
+            mined = self.miner.mine(queries, self.hard_negatives + self.free_negatives)
         self.record.counters.mining_seconds += time.perf_counter() - start
         return mined
+
+    def _without_free(
+        self, mined: Int[Tensor, "b m"]
+    ) -> tuple[Int[Tensor, "b e"], Int[Tensor, "b f"]]:
+        """Part what is to be encoded from what is not: the first are the hardest."""
+        first, last = self.hard_negatives, self.hard_negatives + self.free_negatives
+        return torch.cat([mined[:, :first], mined[:, last:]], dim=1), mined[:, first:last]
 
     def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
         """Encode the candidates, each process as many; their gradients come from all of them."""
@@ -158,20 +175,53 @@ class FreshNegativesLoss(nn.Module):
         vectors = embed(self.model, features, "document", unit=self._unit)
         return gather_with_gradients(vectors)[: len(rows)]
 
-    def _task_loss(
+    def _absent(
         self,
-        logits: Float[Tensor, "b c"],
         rows: Int[Tensor, " c"],
         label: Int[Tensor, " b"],
         positives: Int[Tensor, "b p"],
         within: Bool[Tensor, "b c"] | None,
-    ) -> Float[Tensor, ""]:
-        """Take the cross-entropy with the one-hot P*; known positives are not negatives."""
+    ) -> Bool[Tensor, "b c"]:
+        """Mark what is not in a query's softmax: known positives are not negatives."""
         absent = (rows[None, :, None] == positives[:, None, :]).any(dim=2)
         if within is not None:
             absent = absent | ~within
-        absent.scatter_(1, label[:, None], False)
-        return functional.cross_entropy(logits.masked_fill(absent, -torch.inf), label)
+        return absent.scatter_(1, label[:, None], False)
+
+    def _task_loss(
+        self,
+        queries: Float[Tensor, "b d"],
+        fresh: Float[Tensor, "c d"],
+        label: Int[Tensor, " b"],
+        absent: Bool[Tensor, "b c"],
+    ) -> Float[Tensor, ""]:
+        """Take the cross-entropy with the one-hot P*."""
+        logits = (self.scale * queries @ fresh.T).masked_fill(absent, -torch.inf)
+        return functional.cross_entropy(logits, label)
+
+    def _split_loss(
+        self,
+        queries: Float[Tensor, "b d"],
+        fresh: Float[Tensor, "c d"],
+        label: Int[Tensor, " b"],
+        absent: Bool[Tensor, "b c"],
+        extra: Int[Tensor, " e"],
+        positives: Int[Tensor, "b p"],
+    ) -> Float[Tensor, ""]:
+        """Teach the queries by fresh and free targets, and the targets by the fresh ones alone.
+
+        In one softmax for both, a target would learn to differ from all that is cached: only what
+        is fresh is ever right there, and the encoders collapse. The value is the queries' loss.
+        """
+        with torch.no_grad():
+            free = self.miner.view(extra)
+        if free is None:
+            raise InputError("free negatives need a strategy that caches embeddings")
+        known = (extra[None, :, None] == positives[:, None, :]).any(dim=2)
+        every, missing = torch.cat([fresh.detach(), free.searched]), torch.cat([absent, known], 1)
+        by_query = self._task_loss(queries, every, label, missing)
+        by_target = self._task_loss(queries.detach(), fresh, label, absent)
+        return by_query + by_target - by_target.detach()
 
 
 def full_precision(like: Tensor) -> torch.autocast:

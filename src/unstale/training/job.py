@@ -2,10 +2,10 @@
 
 import time
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import set_seed
 
@@ -19,7 +19,6 @@ from unstale.encoders.embed import is_cosine
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
 from unstale.evaluation.retrieve import fresh_chunks
-from unstale.files import atomic_file, atomic_folder
 from unstale.miners.corrected import worse_than_stale
 from unstale.miners.filters import Filters
 from unstale.search.auto import Mode
@@ -30,10 +29,17 @@ from unstale.training.examples import MinedExamples
 from unstale.training.failure import NotFiniteError, explain
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
-from unstale.training.settings import check_settings
-from unstale.training.start import default_rate, fix_search, freeze_targets, training_rows
+from unstale.training.settings import check_settings, negatives
+from unstale.training.start import (
+    default_batch,
+    default_rate,
+    fix_search,
+    freeze_targets,
+    training_rows,
+)
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
+from unstale.training.weights import save_weights
 
 
 def train(
@@ -41,11 +47,12 @@ def train(
     model: SentenceTransformer,
     output: Path,
     *,
-    strategy: str = "corrected",
+    strategy: str = "corrected-free",
     steps: int = 300,
-    batch_size: int = 64,
-    hard_negatives: int = 4,
-    uniform_negatives: int = 1,
+    batch_size: int | None = None,
+    hard_negatives: int | None = None,
+    uniform_negatives: int | None = None,
+    free_negatives: int | None = None,
     share_candidates: bool = True,
     sampling: Sampling = "top-k",
     seed: int = 0,
@@ -89,9 +96,10 @@ def train(
         output: The run folder.
         strategy: How candidates are chosen; see `STRATEGIES`.
         steps: Optimizer steps.
-        batch_size: Queries a step.
-        hard_negatives: Targets mined for each query, before the union over the batch.
-        uniform_negatives: Targets drawn uniformly for each query.
+        batch_size: Queries a step; by default 256 for static embeddings, otherwise 64.
+        hard_negatives: Targets mined and encoded for each query; by default the strategy's number.
+        uniform_negatives: Targets drawn uniformly and encoded for each query, likewise.
+        free_negatives: Targets mined for each query and not encoded, likewise.
         share_candidates: Let all queries of a batch share their candidates.
         sampling: `top-k`, or `gumbel` to sample from the softmax.
         seed: Of data order, corrector and draws.
@@ -130,40 +138,17 @@ def train(
     Returns:
         One entry of `runs` in `results.json`.
     """
+    arguments = locals()
+    checked = signature(check_settings).parameters
+    check_settings(**{name: arguments[name] for name in checked})
     began = time.perf_counter()
-    check_settings(
-        dataset,
-        model,
-        strategy=strategy,
-        steps=steps,
-        batch_size=batch_size,
-        hard_negatives=hard_negatives,
-        uniform_negatives=uniform_negatives,
-        scale=scale,
-        corrector_hidden=corrector_hidden,
-        corrector_weight=corrector_weight,
-        corrector_anchor=corrector_anchor,
-        corrector_loss=corrector_loss,
-        memory=memory,
-        refresh=refresh,
-        full_refreshes=full_refreshes,
-        subset_size=subset_size,
-        sample_size=sample_size,
-        rank=rank,
-        rerank_depth=rerank_depth,
-        refresh_below=refresh_below,
-        keep_checkpoints=keep_checkpoints,
-        probe_queries=probe_queries,
-        probe_targets=probe_targets,
-        eval_split=eval_split,
-        filters=filters,
-        cross_encoder=cross_encoder,
-        buffer=buffer,
-    )
     veto = CrossScores(cross_encoder, dataset, device=str(model.device)) if cross_encoder else None
     scale = scale or (20.0 if is_cosine(model) else 1.0)
     rate = learning_rate if learning_rate is not None else default_rate(model)
     kind = find_strategy(strategy)
+    pairs = dataset.split("train").pairs
+    batch = batch_size if batch_size is not None else default_batch(model, len(pairs))
+    count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
     if kind.frozen:
         freeze_targets(model)
     set_seed(seed)
@@ -183,14 +168,14 @@ def train(
 
     choice = None
     if kind.searches and cache is not None:
-        choice = fix_search(output, search, cache, corrector_hidden, batch_size, model.device)
+        choice = fix_search(output, search, cache, corrector_hidden, batch, model.device)
     recipe = Recipe(
         targets=len(dataset.targets),
         buffer=load(cache, model.device) if cache else None,
         steps=steps,
         seed=seed,
         scale=scale,
-        uniform_negatives=uniform_negatives,
+        uniform_negatives=count.uniform,
         sampling=sampling,
         corrector_hidden=corrector_hidden,
         corrector_loss=corrector_loss,
@@ -204,7 +189,7 @@ def train(
         rerank_depth=rerank_depth,
         search=choice.mode if choice else search,
         precision=choice.precision if choice else None,
-        batch_size=batch_size,
+        batch_size=batch,
         filters=filters or Filters(),
         veto=veto,
         refresh_below=refresh_below,
@@ -218,15 +203,16 @@ def train(
         tokens,
         positives,
         scale=scale,
-        hard_negatives=hard_negatives,
+        hard_negatives=count.hard,
+        free_negatives=count.free,
         corrector_weight=corrector_weight,
         share_candidates=share_candidates,
     )
-    arguments: dict[str, Any] = {
+    told: dict[str, Any] = {
         **trainer_arguments(
             output,
             steps=steps,
-            batch_size=batch_size,
+            batch_size=batch,
             learning_rate=rate,
             seed=seed,
             save_steps=save_steps,
@@ -236,10 +222,9 @@ def train(
         **miner_arguments(model, miner, corrector_lr),
         **(trainer or {}),
     }
-    pairs = dataset.split("train").pairs
     fresh_trainer = FreshTrainer(
         model,
-        SentenceTransformerTrainingArguments(**arguments),
+        SentenceTransformerTrainingArguments(**told),
         training_rows(dataset),
         loss,
         Meter(dataset, pairs, tokens, scale=scale, queries=probe_queries, targets=probe_targets),
@@ -257,11 +242,7 @@ def train(
     training = counters.pop("training_seconds")
 
     if distributed.rank() == 0:
-        with atomic_folder(output / "model") as folder:
-            model.save_pretrained(str(folder))
-        if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
-            with atomic_file(output / "corrector.safetensors") as file:
-                save_file(weights, file)
+        save_weights(output, model, miner)
     examples = MinedExamples(model, miner, dataset, tokens, positives, step=steps)
     corpus = fresh_chunks(model, tokens, progress=progress)
     metrics = evaluate(model, examples.watch(corpus))
@@ -272,10 +253,12 @@ def train(
         "strategy": strategy,
         "seed": seed,
         "steps": steps,
+        "batch_size": batch,
         "split": eval_split,
         "initial_metrics": initial,
         "metrics": metrics,
         "processes": distributed.world(),
+        "negatives": count._asdict(),
         "search": choice.mode if choice else None,
         "targets_embedded": embedded,
         **counters,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -16,6 +17,7 @@ from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.miners.filters import Filters
 from unstale.miners.schedule import Schedule
+from unstale.training.start import default_batch
 from unstale.training.strategies import check_filters, find_strategy
 
 
@@ -25,9 +27,11 @@ def check_settings(
     *,
     strategy: str,
     steps: int,
-    batch_size: int,
-    hard_negatives: int,
-    uniform_negatives: int,
+    batch_size: int | None,
+    hard_negatives: int | None,
+    uniform_negatives: int | None,
+    free_negatives: int | None,
+    share_candidates: bool,
     scale: float | None,
     corrector_hidden: tuple[int, ...],
     corrector_weight: float,
@@ -52,8 +56,10 @@ def check_settings(
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
     check_devices(model)
-    _check_processes(strategy, batch_size)
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
+    if batch_size is None:
+        batch_size = default_batch(model, pairs)
+    _check_processes(strategy, batch_size)
     dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
         raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
@@ -62,8 +68,6 @@ def check_settings(
     if scale is not None and scale <= 0:
         raise InputError(f"expected scale > 0, not {scale}")
     least = {
-        "hard negatives": (hard_negatives, 0),
-        "uniform negatives": (uniform_negatives, 0),
         "corrector weight": (corrector_weight, 0),
         "corrector anchor": (corrector_anchor, 0),
         "full refreshes": (full_refreshes, 0),
@@ -80,17 +84,20 @@ def check_settings(
             raise InputError(f"expected {name} >= {bound}, not {value}")
     if not 0 < refresh_below <= 1:
         raise InputError(f"expected an overlap to refresh below of 0 to 1, not {refresh_below}")
-    if (negatives := hard_negatives + uniform_negatives) >= targets:
-        raise InputError(f"cannot take {negatives} negatives a query from {targets} targets")
-    if 0 < subset_size < hard_negatives:
-        raise InputError(f"cannot take {hard_negatives} negatives from a subset of {subset_size}")
+    count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
+    if sum(count) >= targets:
+        raise InputError(f"cannot take {sum(count)} negatives a query from {targets} targets")
+    if 0 < subset_size < (mined := count.hard + count.free):
+        raise InputError(f"cannot take {mined} negatives from a subset of {subset_size}")
+    if count.free and not share_candidates:
+        raise InputError("free negatives are shared by the batch: they need --share-candidates")
     if any(width < 1 for width in corrector_hidden):
         raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
     if kind.corrects and memory and corrector_loss == "ce" and not corrector_anchor:
         rule = "a memory needs an anchored corrector: residuals of different ages must compare"
         raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
     if filters is not None:
-        filters.check(hard_negatives)
+        filters.check(count.hard + count.free)
     if cross_encoder is not None:
         open_cross_encoder(cross_encoder)
     check_filters(strategy, filters or Filters(), veto=cross_encoder is not None)
@@ -104,6 +111,28 @@ def check_settings(
             raise InputError(f"{strategy} needs separate towers (--towers separate)")
     if buffer is not None:
         TargetBuffer.open(buffer, fingerprint(model, dataset.targets))
+
+
+class Negatives(NamedTuple):
+    """How many negatives of each kind a query has."""
+
+    hard: int  # mined, and encoded
+    uniform: int  # drawn, and encoded
+    free: int  # mined, and not encoded
+
+
+def negatives(name: str, hard: int | None, uniform: int | None, free: int | None) -> Negatives:
+    """Fill in what a strategy has by default; refuse free ones that nothing is known of."""
+    strategy = find_strategy(name)
+    usual = (strategy.hard, strategy.uniform, strategy.free)
+    told = zip((hard, uniform, free), usual, strict=True)
+    found = Negatives(*(default if count is None else count for count, default in told))
+    if min(found) < 0:
+        raise InputError(f"expected numbers of negatives >= 0, not {min(found)}")
+    if found.free and not strategy.sees:
+        rule = "it keeps no embedding of every target"
+        raise InputError(f"{name} cannot have free negatives: {rule}")
+    return found
 
 
 def hidden_widths(hidden: int | Sequence[int]) -> tuple[int, ...]:

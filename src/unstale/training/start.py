@@ -75,5 +75,14 @@ def freeze_targets(model: SentenceTransformer) -> None:
 
 def default_rate(model: SentenceTransformer) -> float:
     """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
-    static = any(isinstance(m, StaticEmbedding) for m in model.modules())
-    return 1e-3 if static else 2e-5
+    return 1e-3 if _is_static(model) else 2e-5
+
+
+def default_batch(model: SentenceTransformer, pairs: int) -> int:
+    """Choose the queries a step: static embeddings cost next to nothing, and negatives help."""
+    usual = 256 if _is_static(model) else 64
+    return max(world(), min(usual, pairs) // world() * world())
+
+
+def _is_static(model: SentenceTransformer) -> bool:
+    return any(isinstance(m, StaticEmbedding) for m in model.modules())

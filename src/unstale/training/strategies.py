@@ -146,6 +146,7 @@ class Strategy:
     `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
     chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
     `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
+    `hard`, `uniform`, `free`: how many negatives of each kind a query has, unless told.
     """
 
     build: Callable[[Recipe], Miner]
@@ -157,6 +158,9 @@ class Strategy:
     part: bool = False
     searches: bool = False
     alone: bool = False
+    hard: int = 4
+    uniform: int = 1
+    free: int = 0
 
 
 def _corrected(
@@ -238,6 +242,7 @@ STRATEGIES: dict[str, Strategy] = {
     "dynnibal": Strategy(_dynnibal, alone=True),
     "auto-refresh": Strategy(lambda r: AutoRefreshed(r.cache, r.refresh_below, r.gumbel)),
     "corrected": Strategy(_corrected, corrects=True, searches=True),
+    "corrected-free": Strategy(_corrected, corrects=True, searches=True, hard=0, uniform=0, free=4),
     "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse"), searches=True),
     "corrected-subset": Strategy(_corrected_subset, corrects=True, part=True, alone=True),
     "stale-rerank": Strategy(

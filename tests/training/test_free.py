@@ -1,0 +1,119 @@
+"""Free negatives: who learns what from targets that are not encoded."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tests.training.test_algorithm1 import batch, setup
+from torch import Tensor
+from torch.nn import functional
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.embed import embed, preprocess
+from unstale.encoders.load import load_encoder, tower_modules
+from unstale.errors import InputError
+from unstale.training.settings import negatives
+
+
+@pytest.fixture
+def model(static_model: SentenceTransformer, tmp_path: Path) -> SentenceTransformer:
+    """Own weights for queries and targets, so that gradients tell who was taught."""
+    static_model.save_pretrained(str(tmp_path / "start"))
+    return load_encoder(str(tmp_path / "start"), towers="separate")
+
+
+def gradient(value: Tensor, model: SentenceTransformer, task: str) -> Tensor:
+    (weights,) = tower_modules(model, task).parameters()
+    (found,) = torch.autograd.grad(value, [weights], retain_graph=True)
+    return found
+
+
+def test_free_negatives_teach_queries_and_only_queries(
+    model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    loss = setup(model, dataset, "corrected", hard_negatives=0, free_negatives=3)
+    with torch.no_grad():  # a corrector that is no identity any more
+        for weights in loss.miner.parameters():
+            weights.add_(0.05 * torch.randn_like(weights))
+    features, labels = batch(model, dataset)
+    mined: list[Tensor] = []
+    plain = loss.miner.mine
+    loss.miner.mine = lambda *a: mined.append(plain(*a)) or mined[-1]  # watch, change nothing
+    found = loss([dict(features[0])], labels)["task_loss"]
+
+    targets = dataset.targets.take(labels[:, 1].tolist())
+    f = embed(model, dict(features[0]), "query", unit=True)
+    g = embed(model, preprocess(model, targets, "document"), "document", unit=True)
+    extra = sorted(set(mined[0].flatten().tolist()) - set(labels[:, 1].tolist()))
+    assert extra, "nothing was free"
+    free = loss.miner.network(loss.miner.buffer[torch.tensor(extra)]).detach()
+    # By hand, one query at a time; known positives are nobody's negatives.
+    expected = []
+    for i, (query, label) in enumerate(labels.tolist()):
+        known = set(loss._positives(labels[i : i + 1, 0].numpy())[0].tolist()) - {label}
+        rows = [*labels[:, 1].tolist(), *extra]
+        keep = [n for n, row in enumerate(rows) if row not in known and rows.index(row) == n]
+        every = torch.cat([g.detach(), free])[keep]
+        place = torch.tensor(keep.index(rows.index(label)))
+        expected.append(functional.cross_entropy(20.0 * every @ f[i], place))
+        assert query == labels[i, 0]
+    torch.testing.assert_close(found, torch.stack(expected).mean())
+    torch.testing.assert_close(
+        gradient(found, model, "query"), gradient(torch.stack(expected).mean(), model, "query")
+    )
+
+    in_batch = setup(model, dataset, "in-batch", hard_negatives=0)([dict(features[0])], labels)
+    torch.testing.assert_close(
+        gradient(found, model, "document"), gradient(in_batch["task_loss"], model, "document")
+    )
+    assert not torch.allclose(
+        gradient(found, model, "query"), gradient(in_batch["task_loss"], model, "query")
+    )
+
+
+def test_split_and_unsplit_teach_the_same_when_nothing_is_free(
+    model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    features, labels = batch(model, dataset)
+    whole = setup(model, dataset, "stale", hard_negatives=0)
+    plain = whole([dict(features[0])], labels)["task_loss"]
+    split = setup(model, dataset, "stale", hard_negatives=0, free_negatives=3)
+    # What is found is encoded already: the labels of the batch.
+    split.miner.mine = lambda queries, k: labels[:, 1:].expand(-1, k)
+    found = split([dict(features[0])], labels)["task_loss"]
+    torch.testing.assert_close(found, plain)
+    for task in ("query", "document"):
+        torch.testing.assert_close(gradient(found, model, task), gradient(plain, model, task))
+
+
+def test_the_first_are_encoded_and_the_next_are_free(
+    model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    loss = setup(model, dataset, "mixed", hard_negatives=1, free_negatives=2)
+    encoded, free = loss._without_free(torch.tensor([[10, 20, 30, 40, 50]]))
+    assert encoded.tolist() == [[10, 40, 50]]  # the hardest, and the uniform ones
+    assert free.tolist() == [[20, 30]]
+
+
+def test_an_untrusted_corrector_is_not_taught_by_either(
+    model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    miner = setup(model, dataset, "corrected").miner
+    with torch.no_grad():
+        for weights in miner.parameters():
+            weights.add_(torch.randn_like(weights))
+    rows = torch.arange(5)
+    assert torch.equal(miner.view(rows).searched, miner.view(rows).corrected)
+    miner.trusted.fill_(False)
+    assert torch.equal(miner.view(rows).searched, miner.buffer[rows])
+
+
+def test_numbers_of_negatives() -> None:
+    assert negatives("corrected", None, None, None) == (4, 1, 0)  # the paper's way
+    assert negatives("corrected-free", None, None, None) == (0, 0, 4)
+    assert negatives("corrected-free", 2, None, 8) == (2, 0, 8)
+    with pytest.raises(InputError, match="in-batch cannot have free negatives"):
+        negatives("in-batch", None, None, 4)
+    with pytest.raises(InputError, match="not -1"):
+        negatives("stale", -1, None, None)
