@@ -54,6 +54,7 @@ from unstale.report.markdown import markdown_table, percent
 from unstale.report.table import TERMINAL
 from unstale.training.cells import parse_seeds
 from unstale.training.job import train
+from unstale.training.strategies import find_strategy
 
 # What to tell the miner; None: nothing is mined.
 MARGINS = {"in-batch": None, "mined": 0.0, "mined, margin": 0.05, "large batch": None}
@@ -104,6 +105,7 @@ class Benchmark:
 
     def unstale(self, seed: int) -> dict:
         model, chosen = self.start(), self.chosen
+        kind = "free_negatives" if find_strategy(chosen.strategy).free else "hard_negatives"
         with (
             tempfile.TemporaryDirectory() as folder,
             patch.dict(os.environ, UNSTALE_CACHE=folder),  # tokenising counts
@@ -111,7 +113,7 @@ class Benchmark:
             entry = train(
                 self.dataset, model, Path(folder, "run"), strategy=chosen.strategy,
                 steps=chosen.steps, batch_size=chosen.batch_size, seed=seed,
-                hard_negatives=chosen.hard_negatives, learning_rate=chosen.learning_rate,
+                **{kind: chosen.hard_negatives}, learning_rate=chosen.learning_rate,
                 eval_split=chosen.eval_split, meter_steps=chosen.steps,
             )  # fmt: skip
         seconds = entry["seconds"]["total"] - entry["seconds"]["evaluation"]
@@ -201,13 +203,13 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--max-length", type=int, help="of queries and targets, in tokens")
-    parser.add_argument("--strategy", default="corrected", help="of unstale")
+    parser.add_argument("--strategy", default="corrected-free", help="of unstale")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--methods", default="; ".join(MARGINS), help="parted by semicolons")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--large-batch", type=int, default=512, help="of that method")
-    parser.add_argument("--hard-negatives", type=int, default=4, help="a query, of both sides")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--large-batch", type=int, default=1024, help="of that method")
+    parser.add_argument("--hard-negatives", type=int, default=4, help="mined a query, by both")
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
     parser.add_argument("--json", type=Path, help="keeps every finished run")
