@@ -1,7 +1,7 @@
 """What happens around a training step: count it, refresh, read the meter, measure."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, final, runtime_checkable
 
 import torch
@@ -81,12 +81,16 @@ class Steps(TrainerCallback):
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:
             self._read(state.global_step)
             if counters.candidates_dropped:
-                self.trainer.log(
-                    {f"dropped/{k}": v for k, v in counters.candidates_dropped.items()}
-                )
+                self.log({f"dropped/{k}": v for k, v in counters.candidates_dropped.items()})
         now = time.perf_counter()
         counters.training_seconds += now - self.clock
         self.clock = now
+
+    def log(self, values: Mapping[str, float]) -> None:
+        """Log something more; what the trainer was to log at this step it still will."""
+        asked = self.trainer.control.should_log
+        self.trainer.log(dict(values))
+        self.trainer.control.should_log = asked
 
     def _embed(self, rows: Tensor) -> Tensor:
         vectors = embed_together(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
@@ -102,7 +106,7 @@ class Steps(TrainerCallback):
         if reading is not None:
             self.algorithm.record.counters.targets_probed += len(self.meter.rows)
             self.algorithm.record.freshness.append(reading)
-            self.trainer.log(reading.logs())
+            self.log(reading.logs())
             self.algorithm.miner.heed(reading)
 
 
@@ -126,5 +130,5 @@ class Curve(TrainerCallback):
             metrics = self.evaluate(self.steps.algorithm.model)
             seconds = record.counters.training_seconds
             record.curve.append({"step": state.global_step, "seconds": seconds, **metrics})
-            self.steps.trainer.log({f"eval/{k}": metrics[k] for k in LOGGED if k in metrics})
+            self.steps.log({f"eval/{k}": metrics[k] for k in LOGGED if k in metrics})
             self.steps.clock = time.perf_counter()
