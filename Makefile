@@ -1,7 +1,7 @@
 # Each target is described by the text after its "##"; `make` prints them.
 
 PYTHON ?= python3
-EXTRAS := offline,faiss,report,dev,docs
+EXTRAS := offline,faiss,report,lora,tensorboard,dev,docs
 BIN := .venv/bin
 STAMP := .venv/.installed
 

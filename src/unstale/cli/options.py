@@ -80,10 +80,17 @@ class Train(Output, Filtering, Encoder):
             1, or 0 for corrected-free.
         free_negatives: Targets mined for each query and not encoded, which teach the query encoder
             alone; default: 4 for corrected-free, otherwise 0.
+        given_negatives: Targets drawn for each query, anew each step, from the hard negatives that
+            the data came with.
         share_candidates: Let all queries of a batch share the candidates of all, as the paper.
         sampling: Take the top-k, or sample from the softmax by Gumbel-max.
         seed: Of data order, corrector and draws.
         scale: The paper's beta, 1/temperature; default: 20 for cosines, 1 for dot products.
+        learn_scale: Train the scale, too, at the corrector's learning rate.
+        mini_batch_size: Encode so many texts at a time (GradCache): the same gradients with the
+            memory of a mini-batch, for about a third more time; 0 for all at once.
+        matryoshka_dims: Also train the first so many dimensions as vectors of their own, e.g.
+            [256,128,64].
         learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.
         dropout: Keep the encoder's dropout while training.
         corrector_hidden: Width of the corrector's hidden layer (paper: 8192), a list such as
@@ -130,10 +137,14 @@ class Train(Output, Filtering, Encoder):
     hard_negatives: int | None = None
     uniform_negatives: int | None = None
     free_negatives: int | None = None
+    given_negatives: int = 0
     share_candidates: bool = True
     sampling: Literal["top-k", "gumbel"] = "top-k"
     seed: int = 0
     scale: float | None = None
+    learn_scale: bool = False
+    mini_batch_size: int = 0
+    matryoshka_dims: list[int] = field(default_factory=list)
     learning_rate: float | None = None
     dropout: bool = False
     corrector_hidden: int | list[int] = 768

@@ -134,6 +134,36 @@ class RetrievalDataset:
 
 
 @final
+class ByQuery:
+    """Look up the rows that some pairs give each query.
+
+    Args:
+        pairs: (query row, target row), in any order.
+        queries: How many queries there are.
+    """
+
+    def __init__(self, pairs: Int[ndarray, "p 2"], queries: int) -> None:
+        distinct = np.unique(pairs, axis=0)
+        self._rows = distinct[:, 1]
+        self._starts = np.searchsorted(distinct[:, 0], np.arange(queries + 1))
+
+    @property
+    def most(self) -> int:
+        """Return how many rows the query with the most has."""
+        return int(np.diff(self._starts).max(initial=0))
+
+    def __call__(self, queries: Int[ndarray, " b"]) -> Int[ndarray, "b p"]:
+        """Return the rows of each query, padded with -1 on the right."""
+        starts, ends = self._starts[queries], self._starts[queries + 1]
+        width = max(1, int((ends - starts).max(initial=0)))
+        index = starts[:, None] + np.arange(width)
+        inside = index < ends[:, None]
+        if not len(self._rows):
+            return np.full(index.shape, -1, np.int64)
+        return np.where(inside, self._rows[np.minimum(index, len(self._rows) - 1)], -1)
+
+
+@final
 class Positives:
     """Look up the rows that must never be a query's negatives.
 
@@ -150,17 +180,9 @@ class Positives:
         lengths = ends - starts
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         rows = order[np.repeat(starts, lengths) + offset]
-        closure = np.unique(np.stack([np.repeat(pairs[:, 0], lengths), rows], axis=1), axis=0)
-        self._rows = closure[:, 1]
-        bounds = np.arange(len(dataset.queries) + 1)
-        self._starts = np.searchsorted(closure[:, 0], bounds)
+        closure = np.stack([np.repeat(pairs[:, 0], lengths), rows], axis=1)
+        self._rows = ByQuery(closure, len(dataset.queries))
 
     def __call__(self, queries: Int[ndarray, " b"]) -> Int[ndarray, "b p"]:
         """Return the rows of each query, padded with -1 on the right."""
-        starts, ends = self._starts[queries], self._starts[queries + 1]
-        width = max(1, int((ends - starts).max(initial=0)))
-        index = starts[:, None] + np.arange(width)
-        inside = index < ends[:, None]
-        if not len(self._rows):
-            return np.full(index.shape, -1, np.int64)
-        return np.where(inside, self._rows[np.minimum(index, len(self._rows) - 1)], -1)
+        return self._rows(queries)

@@ -5,6 +5,7 @@ from unstale.miners.corrected import Corrected
 from unstale.miners.dynnibal import Dynnibal
 from unstale.miners.filtered import Filtered, PairScores
 from unstale.miners.filters import Filters
+from unstale.miners.given import Given
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Dropped, Embedded, Miner, Queries, Reading, View
 from unstale.miners.mixed import Mixed
@@ -22,6 +23,7 @@ __all__ = [
     "Embedded",
     "Filtered",
     "Filters",
+    "Given",
     "InBatch",
     "Miner",
     "Mixed",

@@ -1,4 +1,4 @@
-"""Mixed: another miner's targets and some drawn uniformly, as in the paper's appendix."""
+"""Mixed: two miners' targets, such as hard and uniform ones in the paper's appendix."""
 
 from typing import final
 
@@ -7,23 +7,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, Reading, View
-from unstale.miners.uniform import Uniform
 
 
 @final
 class Mixed(Miner):
-    """Add `count` uniform targets a query to what another miner chooses."""
+    """Add `count` targets a query of one miner, which learns nothing, to what another chooses."""
 
-    def __init__(self, miner: Miner, uniform: Uniform, count: int) -> None:
+    def __init__(self, miner: Miner, company: Miner, count: int) -> None:
         super().__init__()
         self.miner = miner
-        self.uniform = uniform
+        self.company = company
         self.count = count
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
-        """Choose k hard targets and `count` uniform ones for each query."""
+        """Choose k targets of the one and `count` of the other for each query."""
         hard = self.miner.mine(queries, k)
-        return torch.cat([hard, self.uniform.mine(queries, self.count)], dim=1)
+        return torch.cat([hard, self.company.mine(queries, self.count)], dim=1)
 
     def dropped(self) -> Dropped | None:
         """Tell what was dropped of the other miner's targets."""
@@ -40,7 +39,7 @@ class Mixed(Miner):
         rows: Int[Tensor, " c"],
         within: Bool[Tensor, "b c"] | None,
     ) -> Float[Tensor, ""]:
-        """Train the other miner on all the candidates, the uniform ones too."""
+        """Train the other miner on all the candidates, its company's too."""
         return self.miner.loss(queries, fresh, rows, within)
 
     def heed(self, reading: Reading) -> None:

@@ -15,7 +15,8 @@ _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 
 
-UNIFORM, GUMBEL, SUBSET, ANSWER = range(4)  # what a draw is for: no two uses share their bits
+# What a draw is for: no two uses share their bits.
+UNIFORM, GUMBEL, SUBSET, ANSWER, GIVEN = range(5)
 
 
 def bits(

@@ -6,6 +6,7 @@ like `{"query": text, "label": [query row, positive row]}`.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -18,11 +19,15 @@ from torch.nn import functional
 from unstale.data.dataset import Positives
 from unstale.data.tokens import TokenStore
 from unstale.distributed import exchange, gather, gather_with_gradients, share, world
-from unstale.encoders.embed import embed, is_cosine
+from unstale.encoders.embed import dimension, embed, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
+from unstale.training.card import CITATION
 from unstale.training.failure import NotFiniteError
+from unstale.training.gradcache import in_mini_batches
+from unstale.training.matryoshka import nested_dims, truncate
 from unstale.training.record import Record
+from unstale.training.scale import Scale
 
 
 @final
@@ -41,6 +46,11 @@ class FreshNegativesLoss(nn.Module):
         corrector_weight: Multiplies the miner's loss.
         share_candidates: Let every query of the batch see the candidates of all, as in the
             paper's appendix; otherwise each sees its own.
+        mini_batch_size: Encode so many texts at a time and compute them again on the way back
+            (GradCache): the same gradients with less memory, for a third more time. 0: all at once.
+        matryoshka_dims: Train the first so many dimensions, too, as vectors of their own; the task
+            loss is the mean over these and the whole. Candidates are mined by the whole.
+        learn_scale: Train the scale, from `scale` on, at the corrector's learning rate.
     """
 
     def __init__(
@@ -55,6 +65,9 @@ class FreshNegativesLoss(nn.Module):
         free_negatives: int = 0,
         corrector_weight: float = 10.0,
         share_candidates: bool = True,
+        mini_batch_size: int = 0,
+        matryoshka_dims: Sequence[int] = (),
+        learn_scale: bool = False,
     ) -> None:
         super().__init__()
         if min(hard_negatives, free_negatives, corrector_weight) < 0 or scale <= 0:
@@ -62,26 +75,34 @@ class FreshNegativesLoss(nn.Module):
                 f"expected scale > 0 and the rest >= 0: scale {scale}, hard negatives "
                 f"{hard_negatives}, free ones {free_negatives}, weight {corrector_weight}"
             )
+        self.dims = nested_dims(matryoshka_dims, dimension(model))
         self.model = model
         self.miner = miner
-        self.scale = scale
+        self.scale = Scale(scale, learnt=learn_scale)
         self.hard_negatives = hard_negatives
         self.free_negatives = free_negatives
         self.corrector_weight = corrector_weight
         self.share_candidates = share_candidates
+        self.mini_batch_size = mini_batch_size
+        self.about: dict[str, Any] = {}  # what the model card is to say besides
         self.record = Record()  # the trainer keeps its step
         self.tokens = tokens
         self._positives = positives
         self._unit = is_cosine(model)
 
     def forward(
-        self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"]
+        self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"] | None
     ) -> dict[str, Float[Tensor, ""]]:
-        """Run one step of Algorithm 1 on a batch, up to the two losses."""
+        """Run one step of Algorithm 1 on a batch, up to the two losses.
+
+        Batches without labels are of an evaluation set: see `_in_batch`.
+        """
+        if labels is None:
+            return {"task_loss": self._in_batch(features)}
         self.record.batch = labels[:, 0].tolist()
         query_rows, label = labels.T.contiguous()
         positives = self._known_positives(query_rows)
-        queries = embed(self.model, features[0], "query", unit=self._unit).float()  # f(x), (b, d)
+        queries = self._embed_queries(features[0]).float()  # f(x), (b, d)
         if not torch.isfinite(queries).all():
             raise self.not_finite("query embeddings")
 
@@ -165,14 +186,27 @@ class FreshNegativesLoss(nn.Module):
         first, last = self.hard_negatives, self.hard_negatives + self.free_negatives
         return torch.cat([mined[:, :first], mined[:, last:]], dim=1), mined[:, first:last]
 
+    def _embed_queries(self, features: dict[str, Any]) -> Float[Tensor, "b d"]:
+        def encode(part: slice) -> Float[Tensor, "m d"]:
+            rows = {k: v[part] if torch.is_tensor(v) else v for k, v in features.items()}
+            return embed(self.model, rows, "query", unit=self._unit)
+
+        if "offsets" in features:  # flat tokens: static embeddings, with no activations to save
+            return embed(self.model, features, "query", unit=self._unit)
+        return in_mini_batches(encode, len(features["input_ids"]), self.mini_batch_size)
+
     def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
         """Encode the candidates, each process as many; their gradients come from all of them."""
         self.record.counters.targets_trained += len(rows)
         missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
         padded = torch.cat([rows, rows[:1].expand(missing)])
         own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
-        features = self.tokens.features(own, rows.device)
-        vectors = embed(self.model, features, "document", unit=self._unit)
+
+        def encode(part: slice) -> Float[Tensor, "m d"]:
+            features = self.tokens.features(own[part], rows.device)
+            return embed(self.model, features, "document", unit=self._unit)
+
+        vectors = in_mini_batches(encode, len(own), self.mini_batch_size)
         return gather_with_gradients(vectors)[: len(rows)]
 
     def _absent(
@@ -195,9 +229,13 @@ class FreshNegativesLoss(nn.Module):
         label: Int[Tensor, " b"],
         absent: Bool[Tensor, "b c"],
     ) -> Float[Tensor, ""]:
-        """Take the cross-entropy with the one-hot P*."""
-        logits = (self.scale * queries @ fresh.T).masked_fill(absent, -torch.inf)
-        return functional.cross_entropy(logits, label)
+        """Take the cross-entropy with the one-hot P*; the mean over nested vectors, if any."""
+        losses = []
+        for dim in self.dims:
+            f, g = (truncate(v, dim, unit=self._unit) for v in (queries, fresh))
+            logits = (self.scale() * f @ g.T).masked_fill(absent, -torch.inf)
+            losses.append(functional.cross_entropy(logits, label))
+        return torch.stack(losses).mean()
 
     def _split_loss(
         self,
@@ -222,6 +260,27 @@ class FreshNegativesLoss(nn.Module):
         by_query = self._task_loss(queries, every, label, missing)
         by_target = self._task_loss(queries.detach(), fresh, label, absent)
         return by_query + by_target - by_target.detach()
+
+    def _in_batch(self, features: list[dict[str, Any]]) -> Float[Tensor, ""]:
+        """Measure (query, positive, negative, ...) columns by the softmax over the batch itself."""
+        if self.model.training or len(features) < 2:
+            rule = "a training set needs a column `label`, [query row, positive row]"
+            raise InputError(f"{rule}: train on the dataset that FreshNegatives made")
+        queries = embed(self.model, features[0], "query", unit=self._unit).float()
+        columns = [embed(self.model, f, "document", unit=self._unit) for f in features[1:]]
+        logits = self.scale() * queries @ torch.cat(columns).float().T
+        return functional.cross_entropy(logits, torch.arange(len(queries), device=logits.device))
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Tell the model card how the model was trained."""
+        names = ("hard_negatives", "corrector_weight", "share_candidates", "mini_batch_size")
+        own = {name: getattr(self, name) for name in names}
+        return {**self.about, "scale": self.scale.start, **own, "dims": self.dims}
+
+    @property
+    def citation(self) -> str:
+        """Return what the model card is to cite."""
+        return CITATION
 
 
 def full_precision(like: Tensor) -> torch.autocast:

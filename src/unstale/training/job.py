@@ -1,6 +1,7 @@
 """One training run, from a dataset and an encoder to a model folder and its results."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
@@ -13,7 +14,7 @@ from unstale import distributed
 from unstale.buffer.embed import open_or_embed
 from unstale.buffer.sharded import load
 from unstale.corrector.losses import LossName
-from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.data.dataset import ByQuery, Positives, RetrievalDataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import is_cosine
 from unstale.encoders.tokenise import target_tokens
@@ -24,6 +25,7 @@ from unstale.miners.filters import Filters
 from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.arguments import trainer_arguments
+from unstale.training.card import write_card
 from unstale.training.checkpoints import go_on
 from unstale.training.examples import MinedExamples
 from unstale.training.failure import NotFiniteError, explain
@@ -53,10 +55,14 @@ def train(
     hard_negatives: int | None = None,
     uniform_negatives: int | None = None,
     free_negatives: int | None = None,
+    given_negatives: int = 0,
     share_candidates: bool = True,
     sampling: Sampling = "top-k",
     seed: int = 0,
     scale: float | None = None,
+    learn_scale: bool = False,
+    mini_batch_size: int = 0,
+    matryoshka_dims: Sequence[int] = (),
     learning_rate: float | None = None,
     corrector_hidden: tuple[int, ...] = (768,),
     corrector_lr: float = 1e-3,
@@ -100,10 +106,14 @@ def train(
         hard_negatives: Targets mined and encoded for each query; by default the strategy's number.
         uniform_negatives: Targets drawn uniformly and encoded for each query, likewise.
         free_negatives: Targets mined for each query and not encoded, likewise.
+        given_negatives: Targets drawn for each query from the negatives that the data came with.
         share_candidates: Let all queries of a batch share their candidates.
         sampling: `top-k`, or `gumbel` to sample from the softmax.
         seed: Of data order, corrector and draws.
         scale: The paper's beta; by default 20 for cosines, 1 for dot products.
+        learn_scale: Train the scale, too.
+        mini_batch_size: Texts encoded at a time (GradCache); 0 for all at once.
+        matryoshka_dims: Also train vectors of the first so many dimensions.
         learning_rate: Of the encoders; by default 1e-3 for static embeddings, otherwise 2e-5.
         corrector_hidden: Widths of the corrector's hidden layers.
         corrector_lr: Learning rate of the corrector.
@@ -176,6 +186,8 @@ def train(
         seed=seed,
         scale=scale,
         uniform_negatives=count.uniform,
+        given=ByQuery(dataset.split("train").negatives, len(dataset.queries)),
+        given_negatives=given_negatives,
         sampling=sampling,
         corrector_hidden=corrector_hidden,
         corrector_loss=corrector_loss,
@@ -207,7 +219,11 @@ def train(
         free_negatives=count.free,
         corrector_weight=corrector_weight,
         share_candidates=share_candidates,
+        mini_batch_size=mini_batch_size,
+        matryoshka_dims=matryoshka_dims,
+        learn_scale=learn_scale,
     )
+    loss.about = {"strategy": strategy, "corpus": dataset.name, "targets": len(dataset.targets)}
     told: dict[str, Any] = {
         **trainer_arguments(
             output,
@@ -219,7 +235,7 @@ def train(
             device=model.device,
             progress=progress,
         ),
-        **miner_arguments(model, miner, corrector_lr),
+        **miner_arguments(model, loss, corrector_lr),
         **(trainer or {}),
     }
     fresh_trainer = FreshTrainer(
@@ -248,6 +264,8 @@ def train(
     metrics = evaluate(model, examples.watch(corpus))
     if distributed.rank() == 0:
         evaluate.save(output, strategy)
+        card = output / "model"
+        write_card(card, model, f"{dataset.name} {eval_split}", metrics, loss.record.freshness)
     mining = counters.pop("mining_seconds")
     return {
         "strategy": strategy,

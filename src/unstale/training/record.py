@@ -22,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 MINER_WEIGHTS = "miner.safetensors"
 MINER_STATE = "miner.json"
 _SEARCH = "search:"  # before the names of a search's tensors
+_BESIDE = "beside:"  # and of those that an algorithm owns beside its miner
 
 
 @dataclass
@@ -60,8 +61,10 @@ class Record:
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
 
 
-def save_miner(folder: Path, miner: Miner, record: Record) -> None:
+def save_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
     """Write the miner's weights, its search's state and the record into a checkpoint.
+
+    What an algorithm owns `beside` its miner goes there, too.
 
     Of several processes each writes the rows that it holds, and process 0 the rest.
     """
@@ -73,11 +76,13 @@ def save_miner(folder: Path, miner: Miner, record: Record) -> None:
         save_file(own, folder / _own_file(), metadata={"first": str(first)})
         own = {}
     if rank() == 0:
+        if beside is not None:
+            tensors |= {f"{_BESIDE}{k}": v for k, v in beside.state_dict().items()}
         save_file(tensors | own, folder / MINER_WEIGHTS)
         (folder / MINER_STATE).write_text(json.dumps(asdict(record)), "utf-8")
 
 
-def load_miner(folder: Path, miner: Miner, record: Record) -> None:
+def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
     """Bring miner and record back to where a checkpoint left them, if it is of the same run.
 
     It may have been written by another number of processes.
@@ -88,8 +93,11 @@ def load_miner(folder: Path, miner: Miner, record: Record) -> None:
     first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
     current = miner.state_dict()
     rows = {k: _rows(folder, k, first, first + len(current[k])) for k in _by_row(miner)}
-    own = {k: v for k, v in tensors.items() if not k.startswith(_SEARCH)}
+    own = {k: v for k, v in tensors.items() if not k.startswith((_SEARCH, _BESIDE))}
     miner.load_state_dict(own | rows)
+    if beside is not None:
+        stored = {k.removeprefix(_BESIDE): v for k, v in tensors.items() if k.startswith(_BESIDE)}
+        beside.load_state_dict(stored)
     if (folder / _own_file()).exists():
         tensors |= load_file(folder / _own_file())
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}

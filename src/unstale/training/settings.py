@@ -13,10 +13,12 @@ from unstale.corrector.losses import LossName
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import world
 from unstale.encoders.cross import open_cross_encoder
+from unstale.encoders.embed import dimension
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.miners.filters import Filters
 from unstale.miners.schedule import Schedule
+from unstale.training.matryoshka import nested_dims
 from unstale.training.start import default_batch
 from unstale.training.strategies import check_filters, find_strategy
 
@@ -27,31 +29,34 @@ def check_settings(
     *,
     strategy: str,
     steps: int,
-    batch_size: int | None,
+    batch_size: int | None = None,
     hard_negatives: int | None,
     uniform_negatives: int | None,
     free_negatives: int | None,
     share_candidates: bool,
+    given_negatives: int,
     scale: float | None,
+    mini_batch_size: int,
+    matryoshka_dims: Sequence[int],
     corrector_hidden: tuple[int, ...],
     corrector_weight: float,
     corrector_anchor: float,
     corrector_loss: LossName,
     memory: bool,
     refresh: str | int,
-    full_refreshes: int,
-    subset_size: int,
-    sample_size: int,
-    rank: int,
-    rerank_depth: int,
-    refresh_below: float,
-    keep_checkpoints: int,
+    full_refreshes: int = 2,
+    subset_size: int = 0,
+    sample_size: int = 0,
+    rank: int = 64,
+    rerank_depth: int = 256,
+    refresh_below: float = 0.9,
+    keep_checkpoints: int = 1,
     probe_queries: int,
     probe_targets: int,
     eval_split: str,
     filters: Filters | None,
-    cross_encoder: str | None,
-    buffer: Path | None,
+    cross_encoder: str | None = None,
+    buffer: Path | None = None,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
@@ -68,6 +73,8 @@ def check_settings(
     if scale is not None and scale <= 0:
         raise InputError(f"expected scale > 0, not {scale}")
     least = {
+        "given negatives": (given_negatives, 0),
+        "mini-batch size": (mini_batch_size, 0),
         "corrector weight": (corrector_weight, 0),
         "corrector anchor": (corrector_anchor, 0),
         "full refreshes": (full_refreshes, 0),
@@ -84,6 +91,9 @@ def check_settings(
             raise InputError(f"expected {name} >= {bound}, not {value}")
     if not 0 < refresh_below <= 1:
         raise InputError(f"expected an overlap to refresh below of 0 to 1, not {refresh_below}")
+    if given_negatives and not len(dataset.split("train").negatives):
+        raise InputError(f"{dataset.name} came with no negatives to take {given_negatives} of")
+    nested_dims(matryoshka_dims, dimension(model))
     count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
     if sum(count) >= targets:
         raise InputError(f"cannot take {sum(count)} negatives a query from {targets} targets")

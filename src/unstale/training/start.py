@@ -60,11 +60,16 @@ def _choose(
     return choice
 
 
-def training_rows(dataset: RetrievalDataset) -> Dataset:
-    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
+def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label.
+
+    Args:
+        dataset: What to train on.
+        query: The name of the queries' column.
+    """
     pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
-    return Dataset.from_dict({"query": texts, "label": pairs.tolist()})
+    return Dataset.from_dict({query: texts, "label": pairs.tolist()})
 
 
 def freeze_targets(model: SentenceTransformer) -> None:

@@ -10,6 +10,7 @@ from unstale.buffer.sharded import Buffer, ShardedBuffer
 from unstale.corrector.losses import LossName
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
+from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
 from unstale.miners import (
     AutoRefreshed,
@@ -17,6 +18,7 @@ from unstale.miners import (
     Dynnibal,
     Filtered,
     Filters,
+    Given,
     InBatch,
     Miner,
     Mixed,
@@ -51,6 +53,8 @@ class Recipe:
         seed: Keys every random draw.
         scale: The paper's beta.
         uniform_negatives: Uniform targets added for each query.
+        given: The hard negatives that the data came with.
+        given_negatives: So many of them added for each query.
         sampling: `top-k` or `gumbel`.
         corrector_hidden: Widths of the corrector's hidden layers.
         corrector_loss: `ce` or `mse`.
@@ -77,6 +81,8 @@ class Recipe:
     seed: int = 0
     scale: float = 20.0
     uniform_negatives: int = 0
+    given: ByQuery | None = None
+    given_negatives: int = 0
     sampling: Sampling = "top-k"
     corrector_hidden: tuple[int, ...] = (768,)
     corrector_loss: LossName = "ce"
@@ -147,6 +153,7 @@ class Strategy:
     chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
     `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
     `hard`, `uniform`, `free`: how many negatives of each kind a query has, unless told.
+    `scheduled`: acts at set steps, so that it must know how many there will be.
     """
 
     build: Callable[[Recipe], Miner]
@@ -161,6 +168,7 @@ class Strategy:
     hard: int = 4
     uniform: int = 1
     free: int = 0
+    scheduled: bool = False
 
 
 def _corrected(
@@ -236,15 +244,19 @@ STRATEGIES: dict[str, Strategy] = {
     "uniform": Strategy(lambda r: Uniform(r.targets, r.seed), buffered=False, sees=False),
     "stale": Strategy(lambda r: Stale(r.cache, r.gumbel)),
     "stale-frozen": Strategy(lambda r: Stale(r.cache, r.gumbel), frozen=True),
-    "exhaustive": Strategy(lambda r: Refreshed(r.cache, r.schedule, r.gumbel)),
-    "stochastic": Strategy(_stochastic, sees=False),
-    "two-round": Strategy(lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel)),
-    "dynnibal": Strategy(_dynnibal, alone=True),
+    "exhaustive": Strategy(lambda r: Refreshed(r.cache, r.schedule, r.gumbel), scheduled=True),
+    "stochastic": Strategy(_stochastic, sees=False, scheduled=True),
+    "two-round": Strategy(
+        lambda r: Refreshed(r.cache, Schedule.inside(1, r.steps), r.gumbel), scheduled=True
+    ),
+    "dynnibal": Strategy(_dynnibal, alone=True, scheduled=True),
     "auto-refresh": Strategy(lambda r: AutoRefreshed(r.cache, r.refresh_below, r.gumbel)),
     "corrected": Strategy(_corrected, corrects=True, searches=True),
     "corrected-free": Strategy(_corrected, corrects=True, searches=True, hard=0, uniform=0, free=4),
     "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse"), searches=True),
-    "corrected-subset": Strategy(_corrected_subset, corrects=True, part=True, alone=True),
+    "corrected-subset": Strategy(
+        _corrected_subset, corrects=True, part=True, alone=True, scheduled=True
+    ),
     "stale-rerank": Strategy(
         lambda r: _corrected(r, lambda h: StaleRerank(r.whole, h, r.rerank_depth)),
         corrects=True,
@@ -268,7 +280,7 @@ def check_filters(name: str, filters: Filters, *, veto: bool) -> None:
 
 
 def build_miner(name: str, recipe: Recipe) -> Miner:
-    """Build a strategy's miner, with its filters and its uniform company."""
+    """Build a strategy's miner, with its filters and its company."""
     strategy = find_strategy(name)
     check_filters(name, recipe.filters, veto=recipe.veto is not None)
     miner = strategy.build(recipe)
@@ -277,5 +289,7 @@ def build_miner(name: str, recipe: Recipe) -> Miner:
         miner = Filtered(miner, recipe.filters, reach, recipe.veto)
     if strategy.mixes and recipe.uniform_negatives:
         uniform = Uniform(recipe.targets, recipe.seed)
-        return Mixed(miner, uniform, recipe.uniform_negatives)
+        miner = Mixed(miner, uniform, recipe.uniform_negatives)
+    if recipe.given is not None and recipe.given_negatives:
+        miner = Mixed(miner, Given(recipe.given, recipe.seed), recipe.given_negatives)
     return miner

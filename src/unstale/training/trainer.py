@@ -6,12 +6,10 @@ the model, and clips the corrector by its own norm, so that neither loss can cha
 update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -28,7 +26,14 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Curve, Steps
 from unstale.training.checkpoints import Aside
 from unstale.training.meter import Meter
-from unstale.training.record import load_miner, save_miner
+from unstale.training.own_weights import (
+    NAMES,
+    check_gradients,
+    clip_own,
+    load_own,
+    own_weights,
+    save_own,
+)
 
 
 @final
@@ -67,7 +72,7 @@ class FreshTrainer(SentenceTransformerTrainer):
             # A step runs the towers apart, with the mining in between, which DDP cannot follow.
             prepare = partial(self.accelerator.prepare_model, evaluation_mode=True)
             self.accelerator.prepare_model = prepare
-            broadcast([*model.parameters(), *loss.miner.parameters()])
+            broadcast([*model.parameters(), *own_weights(loss)])
         self.fresh_loss = loss
         self.aside = Aside(keep_checkpoints)
         steps = Steps(self, loss, meter, meter_steps)
@@ -79,15 +84,13 @@ class FreshTrainer(SentenceTransformerTrainer):
         """Average the gradients of all processes once a step's last batch has added its own."""
         loss = super().training_step(*args, **kwargs)
         if self.accelerator.sync_gradients:
-            moved = [*self.model.parameters(), *self.fresh_loss.miner.parameters()]
+            moved = [*self.model.parameters(), *own_weights(self.fresh_loss)]
             average(p.grad for p in moved if p.grad is not None)
         return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
-        own = list(self.fresh_loss.miner.parameters())
-        if own:
-            torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
+        clip_own(self.fresh_loss, self.args.max_grad_norm)
         return norm
 
     def _get_grad_norm(
@@ -96,11 +99,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
         norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.accelerator.scaler is None:
-            grads = [p.grad for p in self.fresh_loss.miner.parameters() if p.grad is not None]
-            own = torch.stack([g.norm() for g in grads]).norm() if grads else 0.0
-            for what, value in (("the encoders'", norm), ("the corrector's", own)):
-                if not math.isfinite(float(value)):
-                    raise self.fresh_loss.not_finite(f"{what} gradient")
+            check_gradients(self.fresh_loss, norm)
         return norm
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
@@ -108,7 +107,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         with self.aside.save(self) as folder:
             super()._save_checkpoint(model, trial)
             if rank() > 0:
-                save_miner(folder, self.fresh_loss.miner, self.fresh_loss.record)
+                save_own(folder, self.fresh_loss)
 
     def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
         return str(self.aside.folder or super()._get_output_dir(trial))
@@ -118,24 +117,24 @@ class FreshTrainer(SentenceTransformerTrainer):
         folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
-        save_miner(folder, self.fresh_loss.miner, self.fresh_loss.record)
+        save_own(folder, self.fresh_loss)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
-        load_miner(Path(checkpoint_path), self.fresh_loss.miner, self.fresh_loss.record)
+        load_own(Path(checkpoint_path), self.fresh_loss)
 
 
 def miner_arguments(
-    model: SentenceTransformer, miner: nn.Module, corrector_lr: float
+    model: SentenceTransformer, loss: FreshNegativesLoss, corrector_lr: float
 ) -> dict[str, Any]:
     """Return the training arguments that a `FreshNegativesLoss` needs.
 
-    Queries pass through their own tower, prompt and length, and the miner's weights have their
-    own learning rate.
+    Queries pass through their own tower, prompt and length, and the loss's own weights have
+    their own learning rate.
     """
     arguments: dict[str, Any] = {"router_mapping": {"query": "query"}}
     if prompt := prompt_of(model, "query"):
         arguments["prompts"] = {"query": prompt}
-    if any(True for _ in miner.parameters()):
-        arguments["learning_rate_mapping"] = {r"^miner\.": corrector_lr}
+    if own_weights(loss):
+        arguments["learning_rate_mapping"] = {NAMES: corrector_lr}
     return arguments
