@@ -46,7 +46,12 @@ class Columns(NamedTuple):
     def names(self) -> list[str]:
         """List the columns that are read."""
         others = (self.query_id, self.answers)
-        return [self.query, self.positive, *self.negatives, *(name for name in others if name)]
+        return [*self.texts, *(name for name in others if name)]
+
+    @property
+    def texts(self) -> list[str]:
+        """List the columns of texts to encode, the query first."""
+        return [self.query, self.positive, *self.negatives]
 
 
 def assign(names: Sequence[str], chosen: Mapping[str, str], where: str) -> Columns:

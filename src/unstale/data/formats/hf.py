@@ -6,7 +6,7 @@ is one, is a dataset saved in the folder `corpus` beside the splits.
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.columns import (
     CORPUS,
     LACKS,
+    Columns,
     assign,
     batches,
     corpus_rows,
@@ -46,6 +47,31 @@ def _read(source: Source) -> RetrievalDataset:
     targets = _targets(corpus, source.progress) if corpus.is_dir() else ()
     found = gather(_examples(splits, source), targets, by_text=True)
     return found.dataset(source.name if source.path.exists() else source.place)
+
+
+def from_columns(
+    part: Any,  # noqa: ANN401 - a `datasets.Dataset`
+    corpus: Iterable[str] = (),
+    chosen: Mapping[str, str] | None = None,
+    *,
+    progress: bool = True,
+) -> tuple[RetrievalDataset, Columns]:
+    """Make a dataset with the split `train` of rows in memory, and say which columns it read.
+
+    Args:
+        part: The rows: a query, a positive, and maybe negatives.
+        corpus: Texts to add to those of the rows; the same text is the same target.
+        chosen: Which column plays which role, where its name does not say so.
+        progress: Show a bar.
+    """
+    name = "the training set"
+    columns = assign(part.column_names, chosen or {}, name)
+    rows = _rows(part.select_columns(columns.names), name, progress)
+    examples = (("train", where, parse_row(columns, row, where)) for where, row in rows)
+    targets = (
+        (f"the corpus, text {i + 1}", Target(None, "", text)) for i, text in enumerate(corpus)
+    )
+    return gather(examples, targets, by_text=True).dataset(name), columns
 
 
 def _open(place: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Fresh negatives in a script that trains with the stock `SentenceTransformerTrainer`."""

@@ -1,0 +1,128 @@
+"""What a stock trainer must be told around each step, since it is not taught by a subclass."""
+
+from pathlib import Path
+from typing import final
+
+from sentence_transformers import SentenceTransformerTrainer
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from unstale.corrector.memory import ResidualMemory
+from unstale.errors import InputError
+from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.callbacks import Steps
+from unstale.training.card import show_freshness
+from unstale.training.meter import Meter
+from unstale.training.own_weights import (
+    check_gradients,
+    clip_own,
+    gradient_norm,
+    load_own,
+    own_weights,
+    save_own,
+)
+from unstale.training.record import MINER_STATE
+
+
+@final
+class KeepFresh(TrainerCallback):
+    """Keep the step, refresh, read the meter; save, restore, clip and zero the loss's own weights.
+
+    Args:
+        trainer: The stock trainer.
+        loss: Its loss.
+        meter: Reads the freshness.
+        meter_steps: Steps between readings; None for a tenth of the run.
+        fade: Let the memory fade over the length of the run, which is known when it begins.
+    """
+
+    def __init__(
+        self,
+        trainer: SentenceTransformerTrainer,
+        loss: FreshNegativesLoss,
+        meter: Meter,
+        meter_steps: int | None,
+        *,
+        fade: bool,
+    ) -> None:
+        self.trainer = trainer
+        self.loss = loss
+        self.meter_steps = meter_steps
+        self.fade = fade
+        self.steps = Steps(trainer, loss, meter, meter_steps or 1)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Begin, or go on from the checkpoint that the trainer loaded."""
+        self.steps.every = self.meter_steps or max(1, state.max_steps // 10)
+        for module in self.loss.miner.modules():
+            if self.fade and isinstance(module, ResidualMemory):
+                module.fade = max(1, state.max_steps)
+        self._forget()
+        if state.global_step:
+            load_own(self._checkpoint(args, state), self.loss)
+        self.steps.on_train_begin(args, state, control)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Tell the loss the step."""
+        self.steps.on_step_begin(args, state, control)
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Give the loss's own weights what the trainer gave the encoders' alone."""
+        if self.trainer.accelerator.scaler is None:  # which skips such a step itself
+            check_gradients(self.loss, gradient_norm(list(self.trainer.model.parameters())))
+        if args.max_grad_norm > 0:
+            clip_own(self.loss, args.max_grad_norm)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Refresh and measure."""
+        self._forget()
+        self.steps.on_step_end(args, state, control)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Add the loss's own weights to the checkpoint that was just written."""
+        save_own(_folder(args, state), self.loss)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Put the freshness on the model card."""
+        corpus = str(self.loss.about["corpus"])
+        show_freshness(self.trainer.model, corpus, self.loss.record.freshness)
+
+    def _forget(self) -> None:
+        """Drop old gradients; the trainer's `zero_grad` reaches only the encoders'."""
+        for weight in own_weights(self.loss):
+            weight.grad = None
+
+    def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:
+        """Find the checkpoint that the trainer goes on from: it does not tell its callbacks."""
+        named = args.resume_from_checkpoint
+        places = [Path(named)] if isinstance(named, str) else []
+        places.append(_folder(args, state))
+        for place in places:
+            if (place / MINER_STATE).is_file():
+                return place
+        rule = "say where by the training argument resume_from_checkpoint"
+        raise InputError(f"no corrector of step {state.global_step} in {places[-1]}; {rule}")
+
+
+def _folder(args: TrainingArguments, state: TrainerState) -> Path:
+    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
+
+
+def check_wrapping(trainer: SentenceTransformerTrainer, loss: nn.Module) -> None:
+    """Refuse a trainer that would not train with this loss as it is."""
+    if trainer.loss is not loss:
+        raise InputError("the trainer has another loss: give it `loss=fresh.loss`")
+    if trainer.args.n_gpu > 1:
+        raise InputError("one process for each device: start several with torchrun")

@@ -1,0 +1,147 @@
+"""What a stock trainer would get wrong with a loss that owns weights, it gets right."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
+
+from unstale import FreshNegatives
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.load import load_encoder
+from unstale.errors import InputError
+from unstale.training.arguments import trainer_arguments
+from unstale.training.job import train
+from unstale.training.own_weights import gradient_norm, own_weights
+
+
+@pytest.fixture
+def start(bert_folder: Path):
+    def load(**options) -> SentenceTransformer:
+        return load_encoder(str(bert_folder), layers=1, device="cpu", **options)
+
+    return load
+
+
+class Watch(TrainerCallback):
+    """Keep the norms of both gradients when the optimizer steps, and whether they are dropped."""
+
+    def __init__(self, fresh: FreshNegatives) -> None:
+        self.fresh = fresh
+        self.norms: list[tuple[float, float]] = []
+        self.steps: list[int] = []
+        self.left: list[bool] = []
+
+    def on_substep_end(self, args, state, control, **_):
+        self.steps.append(self.fresh.loss.record.step)
+
+    def on_optimizer_step(self, args, state, control, model, **_):
+        own = gradient_norm(own_weights(self.fresh.loss))
+        self.norms.append((own, gradient_norm(list(model.parameters()))))
+        self.steps.append(self.fresh.loss.record.step)
+
+    def on_step_end(self, args, state, control, **_):
+        self.left.append(any(p.grad is not None for p in own_weights(self.fresh.loss)))
+
+
+def state(fresh: FreshNegatives) -> dict[str, torch.Tensor]:
+    return {k: v.clone() for k, v in fresh.loss.state_dict().items()}
+
+
+def test_going_on_from_a_checkpoint_ends_with_the_same_bits(start, stock) -> None:
+    """Saved, and restored: the encoders, the corrector with its memory, the learnt scale."""
+    options = {"learn_scale": True}
+    fresh, trainer = stock(start(), options=options, save_strategy="steps", save_steps=2)
+    trainer.train()
+    whole, counters = state(fresh), fresh.loss.record.counters
+    again, trainer = stock(start(), options=options, save_strategy="steps", save_steps=2)
+    trainer.train(resume_from_checkpoint=str(Path(trainer.args.output_dir) / "checkpoint-2"))
+    assert any(k.startswith("miner.") for k in whole)
+    assert whole["scale.log"] != torch.tensor(20.0).log()
+    for name, value in state(again).items():
+        assert torch.equal(value, whole[name]), name
+    assert again.loss.record.counters.targets_trained == counters.targets_trained
+
+    (Path(trainer.args.output_dir) / "checkpoint-2" / "miner.json").unlink()
+    _, trainer = stock(start(), options=options)
+    with pytest.raises(InputError, match="no corrector of step 2"):
+        trainer.train(resume_from_checkpoint=str(Path(trainer.args.output_dir) / "checkpoint-2"))
+
+
+def test_own_rate_own_clipping_own_zero_and_the_exact_step(start, stock) -> None:
+    options = {"corrector_weight": 1e6, "corrector_lr": 0.0123}
+    fresh, trainer = stock(
+        start(), options=options, max_grad_norm=0.01, gradient_accumulation_steps=2, max_steps=3
+    )
+    watch = Watch(fresh)
+    trainer.add_callback(watch)
+    trainer.train()
+    rates = {id(p): g["initial_lr"] for g in trainer.optimizer.param_groups for p in g["params"]}
+    assert {rates[id(p)] for p in own_weights(fresh.loss)} == {0.0123}
+    assert {rates[id(p)] for p in trainer.model.parameters()} == {1e-2}
+    assert watch.steps == [0, 0, 1, 1, 2, 2]
+    for own, encoders in watch.norms[1:]:  # at the first step fresh equals stale: nothing to learn
+        assert own == pytest.approx(0.01, rel=1e-3)
+        assert encoders == pytest.approx(0.01, rel=1e-3)
+    assert watch.left == [False] * 3
+
+
+def test_it_is_the_training_that_unstale_train_does(
+    start, stock, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """The same loss, rows and order give the same weights, whoever's trainer it is."""
+    shared = {"hard_negatives": 2, "uniform_negatives": 0, "corrector_hidden": (24,)}
+    model = start(towers="separate", query_prompt="ask: ")
+    train(
+        dataset, model, tmp_path / "run", steps=4, batch_size=8, learning_rate=1e-2,
+        probe_queries=8, probe_targets=40, progress=False, **shared,
+    )  # fmt: skip
+    other = start(towers="separate", query_prompt="ask: ")
+    arguments = trainer_arguments(
+        tmp_path / "other", steps=4, batch_size=8, learning_rate=1e-2, seed=0, save_steps=0,
+        device=other.device, progress=False,
+    )  # fmt: skip
+    _, trainer = stock(
+        other,
+        options=shared | {"corpus": list(dataset.targets)},
+        **arguments | {"router_mapping": {"query": "query"}},
+    )
+    trainer.train()
+    for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_mistakes_are_told_before_training(
+    start, stock, rows: Dataset, bert_model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="say how many there are by steps="):
+        FreshNegatives(bert_model, rows, strategy="exhaustive")
+    with pytest.raises(InputError, match="no column query or anchor"):
+        FreshNegatives(bert_model, rows.rename_column("query", "q"))
+    with pytest.raises(InputError, match="row 2: the column 'positive' is empty"):
+        FreshNegatives(bert_model, Dataset.from_dict({"query": ["a", "b"], "positive": ["c", ""]}))
+    with pytest.raises(InputError, match="came with no negatives"):
+        FreshNegatives(bert_model, rows, given_negatives=2)
+    with pytest.raises(InputError, match="gives 'query' the prompt 'find: '"):
+        stock(start(), prompts={"query": "find: "})
+    with monkeypatch.context() as torchrun:
+        torchrun.setenv("WORLD_SIZE", "2")
+        with pytest.raises(InputError, match="need it to be one process"):
+            FreshNegatives(bert_model, rows)
+    _, trainer = stock(start())
+    trainer.train_dataset = rows
+    with pytest.raises(InputError, match="train on the dataset that FreshNegatives made"):
+        trainer.train()
+
+
+def test_an_evaluation_set_has_its_columns_as_ever(start, stock, rows: Dataset) -> None:
+    """Its loss is that of MultipleNegativesRankingLoss, with which it can be compared."""
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    model = start()
+    _, trainer = stock(model, given={"eval_dataset": rows.select(range(8))})
+    found = trainer.evaluate()["eval_loss"]
+    trainer.loss = MultipleNegativesRankingLoss(model)
+    assert found == pytest.approx(trainer.evaluate()["eval_loss"], rel=1e-5)
