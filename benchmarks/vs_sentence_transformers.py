@@ -141,7 +141,6 @@ class Benchmark:
         batch = self.chosen.large_batch if large else self.chosen.batch_size
         if len(rows) < batch:
             raise InputError(f"{name}: a batch of {batch} needs as many pairs, not {len(rows)}")
-        tasks = {c: "query" if c == "anchor" else "document" for c in rows.column_names}
         scores = {"scale": 20.0} if is_cosine(model) else {"scale": 1.0}
         scores["similarity_fct"] = util.cos_sim if is_cosine(model) else util.dot_score
         if large and not any(isinstance(m, StaticEmbedding) for m in model.modules()):
@@ -151,15 +150,7 @@ class Benchmark:
             loss = MultipleNegativesRankingLoss(model, **scores)
         clock = Clock(began + budget)
         with tempfile.TemporaryDirectory() as folder:
-            arguments = SentenceTransformerTrainingArguments(
-                output_dir=folder, max_steps=steps, per_device_train_batch_size=batch,
-                learning_rate=self.chosen.learning_rate, warmup_steps=10 if steps > 10 else 0,
-                seed=seed, batch_sampler="no_duplicates", router_mapping=tasks,
-                prompts={c: p for c, task in tasks.items() if (p := prompt_of(model, task))},
-                save_strategy="no", report_to="none", logging_steps=max(1, steps // 5),
-                dataloader_drop_last=True, use_cpu=model.device.type == "cpu",
-                dataloader_pin_memory=model.device.type != "cpu",
-            )  # fmt: skip
+            arguments = self.arguments(folder, model, rows.column_names, seed, steps, batch)
             trainer = SentenceTransformerTrainer(
                 model, arguments, train_dataset=rows, loss=loss, callbacks=[clock]
             )
@@ -177,6 +168,22 @@ class Benchmark:
             "seconds_a_step": clock.pace,
             "pairs": len(rows),
         }
+
+    def arguments(
+        self, folder: str, model: SentenceTransformer, columns: list[str], seed: int, steps: int,
+        batch: int,
+    ) -> SentenceTransformerTrainingArguments:  # fmt: skip
+        """Say what every script tells its trainer."""
+        tasks = {c: "query" if c == "anchor" else "document" for c in columns}
+        return SentenceTransformerTrainingArguments(
+            output_dir=folder, max_steps=steps, per_device_train_batch_size=batch,
+            learning_rate=self.chosen.learning_rate, warmup_steps=10 if steps > 10 else 0,
+            seed=seed, batch_sampler="no_duplicates", router_mapping=tasks,
+            prompts={c: p for c, task in tasks.items() if (p := prompt_of(model, task))},
+            save_strategy="no", report_to="none", logging_steps=max(1, steps // 5),
+            dataloader_drop_last=True, use_cpu=model.device.type == "cpu",
+            dataloader_pin_memory=model.device.type != "cpu",
+        )  # fmt: skip
 
     def alternative(self, name: str, seed: int, keep: Callable[..., None], budget: float) -> None:
         """Train one alternative for as many steps as unstale, then for as many seconds."""
