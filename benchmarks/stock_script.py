@@ -25,6 +25,7 @@ from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, table
 from unstale import FreshNegatives
 from unstale.files import write_json
 from unstale.training.cells import parse_seeds
+from unstale.training.strategies import find_strategy
 
 BEFORE, AFTER = "stock script", "three lines changed"
 
@@ -32,6 +33,7 @@ BEFORE, AFTER = "stock script", "three lines changed"
 def after(bench: Benchmark, seed: int) -> dict:
     """Run the changed script."""
     chosen, clock = bench.chosen, Clock()
+    free = find_strategy(chosen.strategy).free
     set_seed(seed)
     model, began = bench.start(), time.perf_counter()
     with (
@@ -40,7 +42,8 @@ def after(bench: Benchmark, seed: int) -> dict:
     ):
         fresh = FreshNegatives(
             model, bench.pairs, bench.dataset.targets, strategy=chosen.strategy, seed=seed,
-            hard_negatives=chosen.hard_negatives, steps=chosen.steps, meter_steps=chosen.steps,
+            steps=chosen.steps, meter_steps=chosen.steps,
+            **{"free_negatives" if free else "hard_negatives": chosen.hard_negatives},
         )  # fmt: skip
         columns = fresh.dataset.column_names[:1]  # the label is no text
         args = bench.arguments(folder, model, columns, seed, chosen.steps, chosen.batch_size)
@@ -61,11 +64,11 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--max-length", type=int, help="of queries and targets, in tokens")
-    parser.add_argument("--strategy", default="corrected")
+    parser.add_argument("--strategy", default="corrected-free")
     parser.add_argument("--steps", type=int, default=300, help="of the changed script")
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--hard-negatives", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--hard-negatives", type=int, default=4, help="mined a query")
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
     parser.add_argument("--json", type=Path, help="keeps every finished run")

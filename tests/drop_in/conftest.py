@@ -14,7 +14,7 @@ from sentence_transformers import (
 from unstale import FreshNegatives
 from unstale.data.dataset import RetrievalDataset
 
-SMALL = {"hard_negatives": 2, "corrector_hidden": (24,), "progress": False}
+SMALL = {"strategy": "corrected", "hard_negatives": 2, "corrector_hidden": (24,), "progress": False}
 SMALL |= {"probe_queries": 8, "probe_targets": 40}
 
 

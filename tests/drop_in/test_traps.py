@@ -17,6 +17,9 @@ from unstale.training.job import train
 from unstale.training.own_weights import gradient_norm, own_weights
 
 
+FREE = {"strategy": "corrected-free", "hard_negatives": 0, "free_negatives": 3}
+
+
 @pytest.fixture
 def start(bert_folder: Path):
     def load(**options) -> SentenceTransformer:
@@ -88,11 +91,12 @@ def test_own_rate_own_clipping_own_zero_and_the_exact_step(start, stock) -> None
     assert watch.left == [False] * 3
 
 
+@pytest.mark.parametrize("strategy", [{"strategy": "corrected", "hard_negatives": 2}, FREE])
 def test_it_is_the_training_that_unstale_train_does(
-    start, stock, dataset: RetrievalDataset, tmp_path: Path
+    strategy: dict, start, stock, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:
     """The same loss, rows and order give the same weights, whoever's trainer it is."""
-    shared = {"hard_negatives": 2, "uniform_negatives": 0, "corrector_hidden": (24,)}
+    shared = strategy | {"uniform_negatives": 0, "corrector_hidden": (24,)}
     model = start(towers="separate", query_prompt="ask: ")
     train(
         dataset, model, tmp_path / "run", steps=4, batch_size=8, learning_rate=1e-2,

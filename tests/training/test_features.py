@@ -213,7 +213,8 @@ def test_a_run_takes_them_all_and_its_card_tells(
         np.concatenate([qrels.grade, np.zeros_like(qrels.grade)]),
     )
     given = replace(dataset, qrels={**dataset.qrels, "train": judged})
-    options = {"steps": 2, "batch_size": 4, "hard_negatives": 1, "corrector_hidden": (8,)}
+    options = {"strategy": "corrected", "steps": 2, "batch_size": 4, "hard_negatives": 1}
+    options |= {"corrector_hidden": (8,)}
     options |= {"probe_queries": 4, "probe_targets": 20, "progress": False, "save_steps": 1}
     result = train(
         given, static_model, tmp_path, mini_batch_size=3, matryoshka_dims=[8], learn_scale=True,

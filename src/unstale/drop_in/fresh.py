@@ -37,7 +37,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.own_weights import NAMES, own_weights
-from unstale.training.settings import check_settings
+from unstale.training.settings import check_settings, negatives
 from unstale.training.start import training_rows
 from unstale.training.strategies import Recipe, build_miner, find_strategy
 
@@ -59,8 +59,9 @@ class FreshNegatives:
         corpus: Further texts to mine from.
         columns: Which column plays which role, e.g. `{"query": "title"}`.
         strategy: How candidates are chosen, as `unstale train --strategy`.
-        hard_negatives: Targets mined for each query, before the union over the batch.
-        uniform_negatives: Targets drawn uniformly for each query.
+        hard_negatives: Targets mined and encoded for each query; by default the strategy's number.
+        uniform_negatives: Targets drawn uniformly and encoded for each query, likewise.
+        free_negatives: Targets mined for each query and not encoded, likewise.
         given_negatives: Of the training set's own negatives, how many a query and step; None: all.
         share_candidates: Let all queries of a batch share their candidates.
         scale: The paper's beta; by default 20 for cosines, 1 for dot products.
@@ -93,9 +94,10 @@ class FreshNegatives:
         corpus: Iterable[str] = (),
         *,
         columns: Mapping[str, str] | None = None,
-        strategy: str = "corrected",
-        hard_negatives: int = 4,
-        uniform_negatives: int = 1,
+        strategy: str = "corrected-free",
+        hard_negatives: int | None = None,
+        uniform_negatives: int | None = None,
+        free_negatives: int | None = None,
         given_negatives: int | None = None,
         share_candidates: bool = True,
         scale: float | None = None,
@@ -135,8 +137,11 @@ class FreshNegatives:
             model,
             strategy=strategy,
             steps=steps or 1,
+            batch_size=1,  # the trainer's is not known yet
             hard_negatives=hard_negatives,
             uniform_negatives=uniform_negatives,
+            free_negatives=free_negatives,
+            share_candidates=share_candidates,
             given_negatives=given_negatives,
             scale=scale,
             mini_batch_size=mini_batch_size,
@@ -152,6 +157,7 @@ class FreshNegatives:
             eval_split="train",
             filters=filters,
         )
+        count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
         if not dropout:
             silence_dropout(model)
         scale = scale or (20.0 if is_cosine(model) else 1.0)
@@ -173,7 +179,7 @@ class FreshNegatives:
                 steps=steps or 1,
                 seed=seed,
                 scale=scale,
-                uniform_negatives=uniform_negatives,
+                uniform_negatives=count.uniform,
                 given=given,
                 given_negatives=given_negatives,
                 corrector_hidden=corrector_hidden,
@@ -193,7 +199,8 @@ class FreshNegatives:
             tokens,
             Positives(data, ["train"]),
             scale=scale,
-            hard_negatives=hard_negatives,
+            hard_negatives=count.hard,
+            free_negatives=count.free,
             corrector_weight=corrector_weight,
             share_candidates=share_candidates,
             mini_batch_size=mini_batch_size,

@@ -273,8 +273,8 @@ class FreshNegativesLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Tell the model card how the model was trained."""
-        names = ("hard_negatives", "corrector_weight", "share_candidates", "mini_batch_size")
-        own = {name: getattr(self, name) for name in names}
+        names = "hard_negatives free_negatives corrector_weight share_candidates mini_batch_size"
+        own = {name: getattr(self, name) for name in names.split()}
         return {**self.about, "scale": self.scale.start, **own, "dims": self.dims}
 
     @property

@@ -29,7 +29,7 @@ def check_settings(
     *,
     strategy: str,
     steps: int,
-    batch_size: int | None = None,
+    batch_size: int | None,
     hard_negatives: int | None,
     uniform_negatives: int | None,
     free_negatives: int | None,
