@@ -16,7 +16,6 @@ from unstale.training.arguments import trainer_arguments
 from unstale.training.job import train
 from unstale.training.own_weights import gradient_norm, own_weights
 
-
 FREE = {"strategy": "corrected-free", "hard_negatives": 0, "free_negatives": 3}
 
 
