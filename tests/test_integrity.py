@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,7 @@ def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "corrector.safetensors",
         "results.json",
         "config.yaml",
+        "model/modules.json",
     ],
 )
 def test_verify_finds_one_flipped_bit_anywhere(
@@ -171,6 +173,38 @@ def test_a_read_only_folder_is_one_clear_line(
     where = ["--data", str(beir), "--output", str(blocked / "run")]
     assert main(["train", *where, *SMALL.split()]) == 2
     assert "Not a directory" in capsys.readouterr().err
+
+
+_LOST = """
+import sys
+import unstale.training.job as job
+from unstale.cli.main import main
+opened = job.open_or_embed
+def losing(model, targets, tokens, made, folder, *args, **kwargs):
+    buffer = opened(model, targets, tokens, made, folder, *args, **kwargs)
+    for shard in folder.glob("shard-*"):
+        with shard.open("r+b") as file:
+            file.truncate(0)
+    return buffer
+job.open_or_embed = losing
+sys.exit(main())
+"""
+
+
+def test_a_lost_memory_map_ends_the_run_which_names_the_file_next_time(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    arguments = ["train", "--data", str(beir), "--output", str(run), *SMALL.split()]
+    lost = subprocess.run(
+        [sys.executable, "-c", _LOST, *arguments], capture_output=True, text=True, check=False
+    )
+    assert lost.returncode == -signal.SIGBUS, lost.stderr
+    assert "Bus error" in lost.stderr
+    assert main(["train", "--resume", "--output", str(run)]) == 2
+    assert "shard-00000.safetensors" in capsys.readouterr().err
+    shutil.rmtree(run / "buffer")
+    assert main(["train", "--resume", "--output", str(run)]) == 0
 
 
 _FULL = """

@@ -43,6 +43,9 @@ CASES = {
     "exhaustive": {"strategy": "exhaustive"},
     "stochastic": {"strategy": "stochastic", "subset_size": 40},
     "in-batch": {"strategy": "in-batch"},
+    "rag": {"rag": True},
+    "rag, marginal": {"rag": True, "fusion": "marginal", "strategy": "exhaustive"},
+    "rag, none": {"rag": True, "strategy": "none"},
 }
 
 
@@ -50,7 +53,7 @@ CASES = {
     ("case", "count"),
     [
         ("corrected", 2),
-        pytest.param("corrected", 4, marks=pytest.mark.slow),
+        *(pytest.param(c, 4, marks=pytest.mark.slow) for c in ("corrected", "rag")),
         *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "corrected"),
     ],
 )
@@ -64,7 +67,7 @@ def test_several_processes_do_what_one_does(
     torchrun(count, SCRIPT, str(many), *words, "20", json.dumps(CASES[case]))
     one, several = (load_file(d / "gradients.safetensors") for d in (tmp_path / "one", many))
     assert one.keys() == several.keys()
-    assert any("network" in name for name in one) == (case in ("corrected", "apart"))
+    assert any("network" in name for name in one) == (case in ("corrected", "apart", "rag"))
     for name, gradient in one.items():
         torch.testing.assert_close(several[name], gradient, atol=1e-5, rtol=0, msg=name)
     ours, theirs = (json.loads((d / "trace.json").read_text()) for d in (many, tmp_path / "one"))
@@ -73,39 +76,61 @@ def test_several_processes_do_what_one_does(
     for key in ("targets_reembedded", "targets_probed", "targets_embedded"):
         assert ours[key] == theirs[key]
     assert ours["targets_trained"] == pytest.approx(theirs["targets_trained"], rel=0.01)
-    assert ours["metrics"]["recall@100"] == pytest.approx(theirs["metrics"]["recall@100"], abs=0.1)
+    assert ours.get("reader_inputs") == theirs.get("reader_inputs")
+    seen = "f1" if case == "rag, none" else "recall@100"
+    assert ours["metrics"][seen] == pytest.approx(theirs["metrics"][seen], abs=0.1)
 
 
-SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
---probe-targets 40 --layers 1 --towers separate --save-steps 2 --device cpu"""
+SMALL = """--steps 6 --batch-size 8 --corrector-hidden 24 --probe-queries 8 --probe-targets 40
+--layers 1 --towers separate --save-steps 2 --device cpu"""
+OWN = {"train": ["--hard-negatives", "2"], "rag": ["--k", "2", "--reader-max-length", "48"]}
+STEP = {
+    "train": "unstale.training.algorithm1:FreshNegativesLoss.forward",
+    "rag": "unstale.rag.algorithm2:RetrieverReaderLoss.forward",
+}
 _ONE_DIES = """
 import os, sys
 from tests.kill import _die_at
 from unstale.cli.main import main
 if os.environ["RANK"] == "1":
-    _die_at("unstale.training.algorithm1:FreshNegativesLoss.forward", 4)
+    _die_at(os.environ["DIE_AT"], 4)
 sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("command", "before", "after"),
+    [
+        ("train", 2, 1),
+        pytest.param("train", 4, 2, marks=pytest.mark.slow),
+        pytest.param("rag", 2, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_dead_rank_ends_the_job_which_goes_on_with_another_number_of_ranks(
-    beir: Path, bert_folder: Path, tmp_path: Path, before: int, after: int
+    beir: Path,
+    bert_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    before: int,
+    after: int,
 ) -> None:
     script = tmp_path / "one_dies.py"
     script.write_text(_ONE_DIES)
-    where = ["--data", str(beir), "--model", str(bert_folder), *SMALL.split()]
-    assert main(["train", *where, "--output", str(tmp_path / "whole")]) == 0
+    monkeypatch.setenv("DIE_AT", STEP[command])
+    model = ["--retriever" if command == "rag" else "--model", str(bert_folder)]
+    where = ["--data", str(beir), *model, *SMALL.split(), *OWN[command]]
+    assert main([command, *where, "--output", str(tmp_path / "whole")]) == 0
     run = ["--output", str(tmp_path / "run")]
-    killed = torchrun(before, str(script), "train", *where, *run, check=False)
+    killed = torchrun(before, str(script), command, *where, *run, check=False)
     assert killed.returncode != 0
     assert "another process of this job ended" in killed.stderr
     assert str(-signal.SIGKILL) in killed.stderr
     assert not (tmp_path / "run" / "results.json").exists()
     if after == 1:
-        assert main(["train", "--resume", *run]) == 0
+        assert main([command, "--resume", *run]) == 0
     else:
-        torchrun(after, "-m", "unstale.cli.main", "train", "--resume", *run)
+        torchrun(after, "-m", "unstale.cli.main", command, "--resume", *run)
     ours, theirs = (
         json.loads((tmp_path / d / "results.json").read_text())["runs"][0] for d in ("run", "whole")
     )

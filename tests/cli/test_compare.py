@@ -48,7 +48,7 @@ def test_every_strategy_in_one_table(
     assert all(name in shown for name in STRATEGIES)
 
 
-def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path) -> None:
+def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, capsys) -> None:
     folder = tmp_path / "c"
     flags = ["--strategies", "in-batch,stale", "--seeds", "0,1"]
     assert compare(folder, *flags) == 0
@@ -62,6 +62,10 @@ def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path) ->
     assert kept.stat().st_mtime_ns == stamp
     assert again["summary"] == whole["summary"]
     assert [r["metrics"] for r in again["runs"]] == [r["metrics"] for r in whole["runs"]]
+    assert main(["compare", "--resume", "--output", str(folder)]) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert main(["compare", "--resume", "--output", str(folder), "--seeds", "0"]) == 0
+    assert len(json.loads((folder / "results.json").read_text())["runs"]) == 2
 
 
 @pytest.mark.parametrize(

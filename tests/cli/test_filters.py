@@ -27,6 +27,7 @@ def test_what_filters_drop_is_counted_shown_and_survives_a_resume(
     assert set(entry["candidates_dropped"]) == {"relative_margin", "max_score", "range_min"}
     assert entry["candidates_dropped"]["range_min"] > 0
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-4")
+    (tmp_path / "run" / "files.json").unlink()  # as if it had been killed before its end
     assert main(["train", "--resume", "--output", str(tmp_path / "run")]) == 0
     (again,) = json.loads((tmp_path / "run" / "results.json").read_text())["runs"]
     for key in ("candidates_dropped", "candidates_considered", "negatives_missing", "metrics"):

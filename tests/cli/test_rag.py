@@ -24,6 +24,15 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
     assert main(["report", str(run)]) == 0
     assert "exact match" in (run / "report.html").read_text().lower()
     assert main(["rag", "--resume", "--output", str(run)]) == 0  # the folder knows its flags
+    assert "is finished" in capsys.readouterr().out
+    assert main(["verify", str(run)]) == 0
+    for part in ("model", "reader"):
+        victim = next((run / part).rglob("model.safetensors"))
+        data = victim.read_bytes()
+        victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert main(["verify", str(run)]) == 2
+        assert f"{victim} is damaged" in capsys.readouterr().out
+        victim.write_bytes(data)
 
 
 def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from unstale.cli.main import main
-from unstale.plan.cost import Job, Rates, choose, correct_flops, costs, disk, scan_flops, step_flops
+from unstale.plan.cost import (
+    Job,
+    Rates,
+    choose,
+    correct_flops,
+    costs,
+    disk,
+    rerank_flops,
+    scan_flops,
+    step_flops,
+)
 
 JOB = Job(
     targets=1000,
@@ -20,7 +30,7 @@ JOB = Job(
     steps=100,
     refreshes=8,
 )
-ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0)
+ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0, fixed=100.0)
 
 
 def test_operations_by_hand() -> None:
@@ -35,12 +45,23 @@ def test_operations_by_hand() -> None:
 def test_a_stale_step_is_encoding_scan_and_update() -> None:
     stale = next(c for c in costs(JOB, ONE) if c.strategy == "stale")
     assert stale.flops == step_flops(JOB) + scan_flops(JOB)
-    assert stale.seconds == stale.flops + 100  # 100 weights to update
+    assert stale.seconds == stale.flops + 100  # whatever the candidates
     assert stale.memory == 4 * 1000 * 10 + 16 * 100 + 2 * 4 * 12 * 10
     assert stale.embedding == 1000 * 50
     exhaustive = next(c for c in costs(JOB, ONE) if c.strategy == "exhaustive")
     assert exhaustive.embedding == 9 * stale.embedding  # once, and 8 refreshes
     assert exhaustive.total(100) == 100 * stale.seconds + 9 * stale.embedding
+
+
+def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
+    in_batch = costs(JOB, ONE)[0]
+    assert in_batch.seconds == 3 * (4 * 5 + 4 * 50) + 100  # 4 labels are the candidates
+
+
+def test_a_rolling_search_scans_the_buffer_and_the_memory_and_reranks() -> None:
+    rolling = next(c for c in costs(JOB, ONE) if c.search == "rolling")
+    learnt = 6 * 12 * (2 * 10 * 20 + 20 + 10)
+    assert rolling.flops == step_flops(JOB) + learnt + 2 * scan_flops(JOB) + rerank_flops(JOB)
 
 
 def test_devices_share_rows_and_work_but_not_weights() -> None:
@@ -72,6 +93,7 @@ def test_the_command_calibrates_and_writes(
     assert main(["plan", *flags, "--output", str(tmp_path / "plan.json")]) == 0
     assert "choose: corrected" in capsys.readouterr().out
     found = json.loads((tmp_path / "plan.json").read_text())
+    assert found["rates"].pop("fixed") >= 0
     assert all(rate > 0 for rate in found["rates"].values())
     assert all(cost["seconds"] > 0 for cost in found["costs"])
     assert main(["plan", "--targets", "0"]) == 2

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformer
 
-from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.rag.job import train_rag
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import Reader
 from unstale.rag.settings import STRATEGIES
-from unstale.rag.tiny_reader import tiny_reader
 
 SMALL = {
     "steps": 6,
@@ -31,16 +27,6 @@ SMALL = {
     "probe_targets": 40,
     "progress": False,
 }
-
-
-@pytest.fixture
-def start(bert_folder: Path, questions: QuestionSet):
-    def load() -> tuple[SentenceTransformer, Reader]:
-        retriever = load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")
-        texts = questions.texts()
-        return retriever, tiny_reader(texts, width=16, layers=1, max_length=40, answer_length=6)
-
-    return load
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

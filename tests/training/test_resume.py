@@ -89,6 +89,7 @@ def test_the_last_good_checkpoints_are_kept_and_a_torn_one_is_skipped(
     shutil.copytree(whole, run)
     kept = sorted(p.name for p in (run / "checkpoints").iterdir())
     assert kept == ["checkpoint-4", "checkpoint-6"]
+    (run / "files.json").unlink()  # as if it had been killed before its end
     torn = run / "checkpoints" / "checkpoint-6" / "optimizer.pt"
     data = bytearray(torn.read_bytes())
     data[len(data) // 2] ^= 1
@@ -99,6 +100,51 @@ def test_the_last_good_checkpoints_are_kept_and_a_torn_one_is_skipped(
     assert "going on from" in caplog.text
     assert "checkpoint-4" in caplog.text
     assert results(run) == results(whole)
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Read every file, and when it was last written."""
+    files = [f for f in folder.rglob("*") if f.is_file() and f.name != ".lock"]
+    return {f: (f.read_bytes(), f.stat().st_mtime_ns) for f in files}
+
+
+def test_a_finished_run_is_left_as_it_is(
+    command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(command(run)) == 0
+    before = contents(run)
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert "is finished: nothing is left to do" in capsys.readouterr().out
+    assert contents(run) == before
+    assert main(["train", "--resume", "--output", str(run), "--steps", "9"]) == 2
+    assert "with --steps 9: it began with 6" in capsys.readouterr().err
+    assert contents(run) == before
+
+
+def test_a_finished_run_that_lost_its_model_makes_it_again(
+    command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    assert main(command(run)) == 0
+    before = weights(run)
+    shutil.rmtree(run / "model")
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert "the run was finished, and goes on" in caplog.text
+    assert weights(run) == before
+
+
+def test_seconds_are_those_of_all_sessions(command, kill, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    kill(command(run), STEP, 6)
+    state = json.loads((run / "checkpoints" / "checkpoint-4" / "miner.json").read_text())
+    earlier = state["clock"]
+    assert earlier.keys() == {"embedding", "evaluation", "total"}
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    seconds = json.loads((run / "results.json").read_text())["runs"][0]["seconds"]
+    assert all(seconds[part] > earlier[part] > 0 for part in earlier)
+    parts = ("embedding", "evaluation", "training")
+    assert seconds["total"] > sum(seconds[part] for part in parts)
 
 
 def test_more_checkpoints_are_kept_if_asked(command, tmp_path: Path) -> None:
@@ -139,6 +185,7 @@ def test_the_choice_of_a_search_is_fixed_at_the_start(
     assert main(command(run)) == 0
     assert json.loads((run / "search.json").read_text())["mode"] == "rolling"
     shutil.rmtree(run / "checkpoints" / "checkpoint-6")
+    (run / "files.json").unlink()  # as if it had been killed before its end
     monkeypatch.undo()  # now a fresh start would choose exact search
     monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
     assert main(["train", "--resume", "--output", str(run)]) == 0

@@ -10,7 +10,7 @@ import numpy as np
 from unstale.cli import options
 from unstale.cli.compare_rag import Start, prepare_rag
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.train import check_flags, training_settings
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
@@ -29,6 +29,8 @@ USUAL = "in-batch,stale,corrected,exhaustive"
 def run(chosen: options.Compare) -> None:
     """Train every cell that is not finished, then summarise them all."""
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
+    if is_finished("compare", chosen):
+        return
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,

@@ -16,7 +16,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options_correct
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.run_folder import run_corrector, run_parts
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
@@ -48,6 +48,8 @@ from unstale.search.linear import linear_layers
 def run(chosen: options_correct.Correct) -> None:
     """Check everything, then sample, embed, fit, validate, correct, and judge."""
     chosen = _from_run(chosen) if chosen.run else chosen
+    if is_finished("correct", chosen):
+        return
     open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
     if not chosen.vectors:
         raise InputError("--vectors is required: the old vectors, or --run for a training run")

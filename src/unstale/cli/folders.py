@@ -1,5 +1,6 @@
 """Output folders: refuse one in use, replace only what unstale wrote, say what was asked."""
 
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,15 +11,17 @@ import yaml
 
 from unstale.errors import InputError
 from unstale.files import atomic_file, sweep
-from unstale.integrity import SEAL
+from unstale.integrity import SEAL, check_seal
 from unstale.locks import LOCK, hold
 
+_LOG = logging.getLogger(__name__)
 CONFIG = "config.yaml"
 _MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
 
 # What may change when a run goes on: nothing that its results depend on.
 _FREE = {"output", "overwrite", "resume", "device", "save_steps", "meter_steps", "eval_steps"}
-_FREE |= {"probe_queries", "probe_targets", "strategies", "seeds", "keep_checkpoints"}
+_MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
+_FREE |= {"probe_queries", "probe_targets", "keep_checkpoints", *_MORE}
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _PATHS = {"data", "model", "buffer", "vectors", "run"}  # or names, where no such path exists
@@ -95,24 +98,57 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
 
     Going on with other flags than a run began with would mix two experiments: it is refused.
     """
-    values = {k: v for k, v in asdict(chosen).items() if k not in ("overwrite", "resume")}
-    values = _absolute(values)
+    values = _values(chosen)
     if getattr(chosen, "resume", False) and (folder / CONFIG).exists():
-        before = _absolute(read_config(folder))
-        for key in values.keys() - _FREE:
-            if key in before and before[key] != values[key]:
-                flag = f"--{key.replace('_', '-')}"
-                raise InputError(
-                    f"cannot resume {folder} with {flag} {values[key]}: it began with {before[key]}"
-                )
+        _changed(folder, values)
     with atomic_file(folder / CONFIG) as temporary:
         header = f"{_MARK}{command}\n"
         temporary.write_text(header + yaml.safe_dump(values, sort_keys=False), "utf-8")
 
 
+def is_finished(command: str, chosen: Any) -> bool:  # noqa: ANN401 - a dataclass
+    """Tell, and say, that a run has nothing left to resume.
+
+    A finished comparison may be given more to compare. A run that lost files since goes on.
+    """
+    folder = Path(chosen.output)
+    if not chosen.resume or not (folder / SEAL).is_file() or not written_by(folder, command):
+        return False
+    if _changed(folder, _values(chosen)) & _MORE:
+        return False
+    try:
+        check_seal(folder, full=False)
+    except InputError as flaw:
+        _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
+        return False
+    print(f"{folder} is finished: nothing is left to do")
+    return True
+
+
+def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    flags = {k: v for k, v in asdict(chosen).items() if k not in ("overwrite", "resume")}
+    return _absolute(flags)
+
+
+def _changed(folder: Path, values: dict[str, Any]) -> set[str]:
+    """Name the flags that are not those a run began with; refuse what its results depend on."""
+    before = _absolute(read_config(folder))
+    changed = {key for key in values if key in before and before[key] != values[key]}
+    for key in sorted(changed - _FREE):
+        flag = f"--{key.replace('_', '-')}"
+        raise InputError(
+            f"cannot resume {folder} with {flag} {values[key]}: it began with {before[key]}"
+        )
+    return changed
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Read the flags that a command was given, from its output folder."""
-    path = folder / CONFIG
+    return read_flags(folder / CONFIG)
+
+
+def read_flags(path: Path) -> dict[str, Any]:
+    """Read a YAML file of flags."""
     try:
         values = yaml.safe_load(path.read_bytes())
     except (yaml.YAMLError, *_ODD) as error:

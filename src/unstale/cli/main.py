@@ -1,8 +1,10 @@
 """`unstale`: parse the command line, run a command, and turn bad input into one clear line."""
 
+import faulthandler
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from unstale.cli import options, options_care, options_correct, options_data, options_rag
 from unstale.cli.flags import add_flags
-from unstale.cli.folders import CONFIG
+from unstale.cli.folders import CONFIG, read_flags
 from unstale.errors import InputError, RunError
 from unstale.locks import release
 
@@ -95,28 +97,32 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
 }
 
-SHARED = ("train", "embed")  # what torchrun can start in several processes
+SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for bad input, or 3 for a run that had to stop."""
+    if arguments is None:  # as a program: say where, if a lost memory map ends it (SIGBUS)
+        faulthandler.enable()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = parser().parse_args(words)
-    name = parsed.subcommand
-    if (
-        parsed[name].get("resume") and parsed[name].output
-    ):  # the run folder knows its flags; those given now win
-        config = Path(parsed[name].output, CONFIG)
-        if config.exists():
-            place = words.index(name) + 1
-            parsed = parser().parse_args([*words[:place], "--config", str(config), *words[place:]])
+    try:
+        parsed = parse(words)
+        name = parsed.subcommand
+        if parsed[name].get("resume") and parsed[name].output:
+            config = Path(parsed[name].output, CONFIG)
+            if config.is_file():  # the run folder knows its flags; those given now win
+                place = words.index(name) + 1
+                parsed = parse([*words[:place], "--config", str(config), *words[place:]])
+    except InputError as error:
+        sys.stderr.write(f"unstale: error: {error}\n")
+        return 2
     _, kind, target = COMMANDS[name]
     chosen = _instantiate(kind, parsed[name])
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     module, function = target.split(":")
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
-            raise InputError(f"it runs in one process; torchrun is for {' and '.join(SHARED)}")
+            raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
         run: Callable[[Any], None] = getattr(import_module(module), function)
         run(chosen)
     except (InputError, OSError) as error:
@@ -140,6 +146,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def parse(words: Sequence[str]) -> Namespace:
+    """Parse a command line; what its config files say wrong is told before the parser trips."""
+    for i, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        path = Path(value if equals else "".join(words[i + 1 : i + 2]))
+        if flag == "--config" and path.is_file():
+            read_flags(path)
+    return parser().parse_args(words)
+
+
+@cache
 def parser() -> ArgumentParser:
     """Build the parser; each command also reads its flags from `--config FILE.yaml`."""
     from unstale import __version__

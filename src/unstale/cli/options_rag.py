@@ -53,6 +53,7 @@ class Rag(Output, Shape):
         probe_queries: Queries of the freshness probe.
         probe_targets: Targets of the freshness probe, encoded at each reading.
         save_steps: Steps between checkpoints; 0 for none.
+        keep_checkpoints: How many good checkpoints to keep, the newest ones.
         resume: Go on from the last checkpoint in the output folder.
         trainer: Anything else that transformers' TrainingArguments takes, e.g.
             `--trainer.weight_decay 0.01`.
@@ -91,6 +92,7 @@ class Rag(Output, Shape):
     probe_queries: int = 64
     probe_targets: int = 512
     save_steps: int = 0
+    keep_checkpoints: int = 2
     resume: bool = False
     trainer: dict[str, Any] = field(default_factory=dict)
 

@@ -76,7 +76,7 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates]:
         job = Job(**shape, dim=chosen.dim, parameters=towers * chosen.parameters,
                   target_flops=target, query_flops=query)  # fmt: skip
         rate = chosen.flops
-        return job, Rates(rate, rate, rate, rate, _UPDATES, bandwidth)
+        return job, Rates(rate, rate, rate, rate, rate, job.parameters / _UPDATES, bandwidth)
     model = open_encoder(chosen)
     parameters = float(sum(p.numel() for p in model.parameters()))
     job = Job(

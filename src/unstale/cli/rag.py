@@ -9,9 +9,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_rag import Rag
 from unstale.cli.train import check_trainer
+from unstale.distributed import barrier, first_alone, rank, start
+from unstale.integrity import seal
 from unstale.rag.job import train_rag
 from unstale.rag.load import load_questions
 from unstale.rag.questions import QuestionSet
@@ -25,6 +27,9 @@ from unstale.training.settings import hidden_widths
 
 def run(chosen: Rag) -> None:
     """Check everything, train retriever and reader, and write the results."""
+    start(chosen.device)
+    if is_finished("rag", chosen):
+        return
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,
@@ -33,15 +38,22 @@ def run(chosen: Rag) -> None:
         needs=(chosen.data, chosen.retriever, chosen.reader, chosen.buffer),
     )
     find_rag_strategy(chosen.strategy)
-    questions = load_questions(chosen.data)
+    with first_alone():
+        questions = load_questions(chosen.data, progress=rank() == 0)
     retriever = open_encoder(chosen, dropout=chosen.dropout)
     reader = open_reader(chosen, questions, retriever)
     chosen = settle(chosen, retriever)
     settings = check_rag_flags(questions, retriever, reader, chosen)
-    output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-    save_config(output, "rag", chosen)
+    output = Path(chosen.output)
+    if rank() == 0:
+        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
+        save_config(output, "rag", chosen)
+    barrier()
     result = train_rag(questions, retriever, reader, output, **settings)
+    if rank() > 0:
+        return
     write_results(output, questions.counts, [result])
+    seal(output)
     title = f"{questions.dataset.name}, {chosen.eval_split} split, in percent"
     print_runs([result], title=title)
     print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")

@@ -27,11 +27,10 @@ def run_parts(run: str) -> RunParts:
     if not path.is_file() or not (folder / WEIGHTS).is_file():
         raise InputError(f"{folder} is not a finished run with a corrector")
     config = read_config(folder)
-    if "data" not in config:
+    if not isinstance(config.get("data"), str):
         raise InputError(f"{path} does not say which data the run used")
-    return RunParts(
-        config["data"], str(folder / "model"), config.get("buffer") or str(folder / "buffer")
-    )
+    buffer = str(config.get("buffer") or folder / "buffer")
+    return RunParts(config["data"], str(folder / "model"), buffer)
 
 
 def run_corrector(run: str, width: int) -> Corrector:

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_filters import Filtering
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
@@ -36,6 +36,8 @@ def run(chosen: options.Train) -> None:
     """Check everything, train, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
+    if is_finished("train", chosen):
+        return
     open_output(
         chosen.output,
         overwrite=chosen.overwrite,

@@ -208,7 +208,9 @@ class FreshNegatives:
             learn_scale=learn_scale,
         )
         self.loss.about = {"strategy": strategy, "corpus": data.name, "targets": len(data.targets)}
-        self.loss.record.identity = identity(data, None, choice) | {"buffer": digest(made_by)}
+        self.loss.record.identity = identity(data, data.split("train").pairs, None, choice) | {
+            "buffer": digest(made_by)
+        }
         self.dataset = training_rows(data, roles.query)
         self.tasks: dict[str, Task] = dict.fromkeys(roles.texts, "document")
         self.tasks[roles.query] = "query"

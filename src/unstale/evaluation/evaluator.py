@@ -1,6 +1,5 @@
-"""Measure a model on one split, as often as asked, and keep the time it took."""
+"""Measure a model on one split, as often as asked."""
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import final
@@ -21,14 +20,13 @@ from unstale.search.exact import TopK
 
 @final
 class Evaluator:
-    """Retrieve for the queries of a split and measure; `seconds` adds up."""
+    """Retrieve for the queries of a split and measure."""
 
     def __init__(
         self, dataset: RetrievalDataset, split: str, tokens: TokenStore, *, progress: bool = True
     ) -> None:
         self.dataset = dataset
         self.split = split
-        self.seconds = 0.0
         self.found: TopK | None = None  # of the last evaluation
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self._rows = dataset.split(split).query_rows
@@ -41,12 +39,10 @@ class Evaluator:
         corpus: Iterable[tuple[int, Float[Tensor, "n d"]]] | None = None,
     ) -> dict[str, float]:
         """Return the mean of every metric; the corpus is encoded unless its vectors are given."""
-        start = time.perf_counter()
         if corpus is None:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
         self.found = retrieve(model, self.dataset, self._rows, corpus)
         self.values = measure(self.dataset.split(self.split), self._rows, self.found)
-        self.seconds += time.perf_counter() - start
         return means(self.values)
 
     def save(self, folder: Path, tag: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 _LANDMARKS = 2048
-_RERANKED = 64  # rows a query that rolling and ivf correct exactly: assumed, not measured
+_RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
 _PROBES = 32  # cells a query that ivf searches at first: assumed to stay
 
 
@@ -58,14 +58,17 @@ class Rates:
     """Sustained operations a second of one device, by kind of work, and its links' bytes a second.
 
     They differ by orders of magnitude: a static encoder is all memory traffic, a corrector all
-    matrix products. `update` is the optimizer's, in weights a second.
+    matrix products. `train` is that of one more candidate; what a step takes with however few of
+    them is `fixed`, in seconds: the optimizer, the norm, and for an encoder that is a table of
+    tokens the gradient of all its rows.
     """
 
     train: float
     encode: float
     scan: float
     correct: float
-    update: float
+    rerank: float
+    fixed: float
     bandwidth: float = 1e10
 
 
@@ -91,9 +94,10 @@ class Cost:
         return self.seconds * steps + self.embedding
 
 
-def step_flops(job: Job) -> float:
+def step_flops(job: Job, candidates: int | None = None) -> float:
     """Return the operations of encoding a step's queries and candidates, forward and backward."""
-    return 3 * (job.batch * job.query_flops + job.candidates * job.target_flops)
+    count = job.candidates if candidates is None else candidates
+    return 3 * (job.batch * job.query_flops + count * job.target_flops)
 
 
 def scan_flops(job: Job) -> float:
@@ -112,11 +116,16 @@ def correct_flops(job: Job) -> float:
     return 2.0 * job.targets * job.hidden * (job.dim + min(job.dim, job.batch))
 
 
+def rerank_flops(job: Job) -> float:
+    """Return the operations of what rolling and ivf add to a scan: h on a few rows a query."""
+    corrected = 2.0 * job.batch * _RERANKED * job.hidden * 2 * job.dim
+    return corrected + 2.0 * job.batch * _LANDMARKS * job.dim
+
+
 def costs(job: Job, rates: Rates) -> list[Cost]:
     """Cost every strategy that differs, and every way to search h(B)."""
     n, d, batch = job.targets, job.dim, job.batch
     exact, scan = correct_flops(job), scan_flops(job)
-    reranked = 2.0 * batch * _RERANKED * job.hidden * 2 * d + 2.0 * batch * _LANDMARKS * d
     cells = max(1.0, 4 * n**0.5)
     probed = min(1.0, _PROBES / cells) * scan + 2.0 * batch * cells * d
     rows = n * d / job.devices
@@ -131,23 +140,25 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
     def cost(
         strategy: str, search: str, work: dict[str, float], held: float, embedded: float
     ) -> Cost:
-        speed = {"train": rates.train, "scan": rates.scan, "correct": rates.correct}
+        speed = vars(rates)
         seconds = sum(flops / speed[kind] for kind, flops in work.items()) / job.devices
-        seconds += share / rates.bandwidth + job.parameters / rates.update
+        seconds += share / rates.bandwidth + rates.fixed
         held += encoder + candidates
         return Cost(strategy, search, sum(work.values()), seconds, held, share, embedded * passes)
 
     stale = {"train": train, "scan": scan}
     learnt = {"train": train, "correct": 6.0 * job.candidates * job.network}
 
-    def corrected(search: str, scanned: float, mlp: float, copy: float) -> Cost:
-        work = {**learnt, "scan": scanned, "correct": learnt["correct"] + mlp}
+    def corrected(search: str, scanned: float, mlp: dict[str, float], copy: float) -> Cost:
+        # The memory of residuals is scanned along with what is searched.
+        work = {**learnt, "scan": 2 * scanned, **mlp}
         return cost("corrected", search, work, buffer + memory + corrector + copy, 1.0)
 
+    reranked = {"rerank": rerank_flops(job)}
     return [
-        cost("in-batch", "none", {"train": train * (1 + batch) / (1 + job.candidates)}, 0.0, 0.0),
+        cost("in-batch", "none", {"train": step_flops(job, batch)}, 0.0, 0.0),
         cost("stale", "exact", stale, buffer, 1.0),
-        corrected("exact", scan, exact, 0.0),
+        corrected("exact", scan, {"correct": learnt["correct"] + exact}, 0.0),
         corrected("rolling", scan, reranked, 4 * rows),
         corrected("ivf", probed, reranked, 4 * rows),
         cost("exhaustive", "exact", stale, buffer, 1.0 + job.refreshes),

@@ -2,7 +2,12 @@
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
+from itertools import count
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,15 +17,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
+from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_targets, preprocess
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.miners.uniform import Uniform
-from unstale.plan.cost import Job, Rates, correct_flops, scan_flops, step_flops
+from unstale.plan.cost import Job, Rates, correct_flops, rerank_flops, scan_flops, step_flops
 from unstale.search.exact import Exact
+from unstale.search.rolling import Rolling
 from unstale.training.algorithm1 import FreshNegativesLoss
 
 _ROWS = 16_384  # of the buffer that is searched; time grows with rows
+_TURNS = 5
+_BATCH, _NEGATIVES, _ENCODED = 64, 7, 512  # at most: a larger step takes proportionally more
 _WORDS = "river mountain engine violin planet bread castle spider winter market".split()
 
 
@@ -38,69 +47,104 @@ def encoder_flops(model: SentenceTransformer, tokens: int) -> float:
 
 
 def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: float) -> Rates:
-    """Time a training step, an encoding, a scan and a correction, and divide."""
-    dataset = _texts(max(job.candidates, 512), job.batch, tokens)
+    """Time training steps, an encoding and each kind of search, and divide."""
+    trial = replace(
+        job, batch=min(job.batch, _BATCH), negatives=min(max(1, job.negatives), _NEGATIVES)
+    )
+    dataset = _texts(4 * trial.batch * (1 + trial.negatives), trial.batch, tokens)
     store = target_tokens(model, dataset, progress=False)
-    rows = np.arange(len(store))
-    encoding = _seconds(lambda: embed_targets(model, store, rows)) / len(rows)
-    generator = torch.Generator().manual_seed(0)
-    device = model.device
-    part = TargetBuffer([torch.randn(_ROWS, job.dim, generator=generator).to(device)])
-    queries = torch.randn(job.batch, job.dim, generator=generator).to(device)
-    network = Corrector(job.dim, (job.hidden,)).to(device)
-    scanning = _seconds(lambda: Exact(part).top_k(queries, 16))
-    correcting = _seconds(lambda: Exact(part, network).top_k(queries, 16)) - scanning
+    rows = np.arange(min(len(store), _ENCODED))
+    (encoding,) = _seconds(lambda: embed_targets(model, store, rows))
     small = replace(job, targets=_ROWS)
-    training, updating = _training(model, dataset, job)
+    scanning, correcting, rolling = _searching(model.device, small)
+    few, many = _training(model, dataset, store, trial.negatives)
+    train = (step_flops(trial, many.candidates) - step_flops(trial, few.candidates)) / max(
+        many.seconds - few.seconds, 1e-3 * many.seconds
+    )
     return Rates(
-        train=step_flops(job) / training,
-        update=job.parameters / updating,
-        encode=job.target_flops / encoding,
+        train=train,
+        encode=job.target_flops * len(rows) / encoding,
         scan=scan_flops(small) / scanning,
-        correct=correct_flops(small) / max(correcting, 1e-9),
+        correct=correct_flops(small) / max(correcting - scanning, 1e-9),
+        rerank=rerank_flops(small) / max(rolling - scanning, 1e-9),
+        fixed=max(0.0, few.seconds - step_flops(trial, few.candidates) / train),
         bandwidth=bandwidth,
     )
 
 
-def _training(
-    model: SentenceTransformer, dataset: RetrievalDataset, job: Job
-) -> tuple[float, float]:
-    """Time a step with uniform negatives, without and then only its optimizer."""
-    loss = FreshNegativesLoss(
-        model,
-        Uniform(len(dataset.targets), 0),
-        target_tokens(model, dataset, progress=False),
-        Positives(dataset, ["train"]),
-        hard_negatives=job.negatives,
+def _searching(device: torch.device, job: Job) -> list[float]:
+    """Time a scan, an exact search through h, and a rolling one while h moves."""
+    generator = torch.Generator().manual_seed(0)
+    part = TargetBuffer([torch.randn(job.targets, job.dim, generator=generator).to(device)])
+    queries = torch.randn(job.batch, job.dim, generator=generator).to(device)
+    network = Corrector(job.dim, (job.hidden,)).to(device)
+    drift = [1e-3 * torch.randn(w.shape, generator=generator) for w in network.parameters()]
+    moving = deepcopy(network).requires_grad_(False)
+    k, step = max(1, job.negatives), count()
+    roll = Rolling(part, moving)
+
+    def rolled() -> None:
+        for weight, change in zip(moving.parameters(), drift, strict=True):
+            weight += change.to(device)
+        roll.begin(next(step))
+        roll.top_k(queries, k)
+
+    rolled()  # the first reranks everything
+    return _seconds(
+        lambda: Exact(part).top_k(queries, k),
+        lambda: Exact(part, network).top_k(queries, k),
+        rolled,
     )
-    # The Trainer's default; a rate of zero costs as much, and changes nothing.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
+
+
+class _Step(NamedTuple):
+    """What a training step took, and how many candidates it encoded."""
+
+    seconds: float
+    candidates: int
+
+
+def _training(
+    model: SentenceTransformer, dataset: RetrievalDataset, tokens: TokenStore, negatives: int
+) -> list[_Step]:
+    """Time whole steps of the encoders, with the labels as candidates and with negatives too."""
+    positives = Positives(dataset, ["train"])
     labels = torch.from_numpy(dataset.split("train").pairs).to(model.device)
     texts = dataset.queries.take(labels[:, 0].tolist())
+    losses = [
+        FreshNegativesLoss(
+            model, Uniform(len(dataset.targets), 0), tokens, positives, hard_negatives=count
+        )
+        for count in (0, negatives)
+    ]
+    # The Trainer's default; a rate of zero costs as much, and changes nothing.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0, fused=True)
 
-    def step() -> None:
+    def step(loss: FreshNegativesLoss) -> None:
         features = preprocess(model, texts, "query")
-        features = {k: v.to(model.device) if torch.is_tensor(v) else v for k, v in features.items()}
+        device = model.device
+        features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
         torch.stack(list(loss([features], labels).values())).sum().backward()
-
-    def update() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        model.zero_grad()
 
-    return _seconds(step), _seconds(update)
+    times = _seconds(*(partial(step, loss) for loss in losses))
+    trained = [loss.record.counters.targets_trained // (1 + _TURNS) for loss in losses]
+    return [_Step(*pair) for pair in zip(times, trained, strict=True)]
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    """Return the least of three times, after one that warms up: what disturbs only adds."""
-    work()
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return min(times)
+def _seconds(*works: Callable[[], object]) -> list[float]:
+    """Return the median time of each of some works, in turns, after one that warms up."""
+    times: list[list[float]] = [[] for _ in works]
+    for turn in range(1 + _TURNS):
+        for work, own in zip(works, times, strict=True):
+            began = time.perf_counter()
+            work()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            own += [time.perf_counter() - began] if turn else []
+    return [median(own) for own in times]
 
 
 def _texts(targets: int, queries: int, tokens: int) -> RetrievalDataset:

@@ -15,13 +15,14 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from unstale.data.tokens import TokenStore
+from unstale.distributed import exchange, share, total, world
 from unstale.encoders.embed import embed, is_cosine, preprocess
-from unstale.miners.miner import Miner, Queries
+from unstale.miners.miner import Miner
 from unstale.rag.losses import Likelihood, answer_scores, marginal_nll, perplexity_distillation
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
 from unstale.search.draws import ANSWER, bits
-from unstale.training.algorithm1 import full_precision, membership
+from unstale.training.algorithm1 import encode, everyone, full_precision, membership
 from unstale.training.record import Record
 
 Fusion = Literal["fid", "marginal"]
@@ -80,19 +81,27 @@ class RetrieverReaderLoss(nn.Module):
 
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""
+        self.record.batch = question.tolist()
         texts = self._questions.dataset.queries.take(question.cpu().numpy())
         labels = self.reader.labels(self._choose_answers(question))
         if self.k == 0:
             inputs = self._read([reader_input(text, None) for text in texts])
-            return {"reader_loss": self._token_nll(inputs, labels)}
+            return self._checked({"reader_loss": self._token_nll(inputs, labels)})
 
         with self._timed("retriever"):
             queries = self._embed_questions(texts)  # f(x), (b, d)
-        # Set S using exp(scale f(x).h(g'(y))) via top-k; each question has its own.
-        mined = self._mine(queries.detach(), question)  # (b, k)
-        rows, place = mined.unique(return_inverse=True)  # (c,), (b, k)
+        if not torch.isfinite(queries).all():
+            raise self.record.not_finite("question embeddings")
+        # Set S using exp(scale f(x).h(g'(y))) via top-k; each question has its own. Where there are
+        # several processes, B is the batch of all of them, and b this one's part.
+        mined = self._mine(queries.detach(), question)  # (B, k)
+        rows, place = mined.unique(return_inverse=True)  # (c,), (B, k)
+        own = share(len(mined))
+        mined, place = mined[own], place[own]  # (b, k)
         with self._timed("retriever"):
             fresh = self._embed_targets(rows)  # g(y), (c, d)
+        if not (good := torch.isfinite(fresh).all(dim=1)).all():
+            raise self.record.not_finite("fresh embeddings", rows[~good])
         with full_precision(fresh):
             # P(y|x), the truncated softmax over fresh embeddings.
             logits = self.scale * (queries[:, None, :] * fresh[place]).sum(dim=2)
@@ -105,8 +114,16 @@ class RetrieverReaderLoss(nn.Module):
         if not self.frozen:
             with full_precision(fresh):
                 within = membership(place, len(rows))
-                own = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
-            losses["corrector_loss"] = self.corrector_weight * own
+                correction = self.miner.loss(queries.detach(), fresh.detach(), rows, within)
+            losses["corrector_loss"] = self.corrector_weight * correction
+        return self._checked(losses)
+
+    def _checked(self, losses: dict[str, Float[Tensor, ""]]) -> dict[str, Float[Tensor, ""]]:
+        """Stop at a loss that is not finite."""
+        for name, value in losses.items():
+            if not torch.isfinite(value):
+                part = name.removesuffix("_loss")
+                raise self.record.not_finite(f"the {part}'s loss")
         return losses
 
     def _losses(
@@ -133,7 +150,8 @@ class RetrieverReaderLoss(nn.Module):
 
     def _token_nll(self, encoded: Encoded, labels: Int[Tensor, "b t"]) -> Float[Tensor, ""]:
         """Average -log P over all tokens of the batch's answers, as T5 does."""
-        return -self.reader.log_probs(encoded, labels).sum() / (labels != IGNORED).sum()
+        tokens = total((labels != IGNORED).sum()) / world()  # gradients are averaged later
+        return -self.reader.log_probs(encoded, labels).sum() / tokens
 
     def _choose_answers(self, rows: Int[Tensor, " b"]) -> list[str]:
         """Take one of each question's answers; which depends on (seed, step, question) only."""
@@ -154,18 +172,16 @@ class RetrieverReaderLoss(nn.Module):
         if self.frozen and (view := self.miner.view(rows)) is not None:
             return view.stale  # as fresh as ever: the encoder does not move
         self.record.counters.targets_trained += len(rows)
-        features = self.tokens.features(rows.cpu().numpy().astype(np.int64), self.model.device)
-        return embed(self.model, features, "document", unit=self._unit).float()
+        return encode(self.model, self.tokens, rows, unit=self._unit).float()
 
     @torch.no_grad()
     def _mine(
         self, queries: Float[Tensor, "b d"], question: Int[Tensor, " b"]
-    ) -> Int[Tensor, "b k"]:
+    ) -> Int[Tensor, "B k"]:
         start = time.perf_counter()
         none = torch.full_like(question[:, None], -1)  # any target may be retrieved
         with full_precision(queries):
-            asked = Queries(queries, question, none, self.record.step)
-            mined = self.miner.mine(asked, self.k)
+            mined = self.miner.mine(everyone(queries, question, none, self.record.step), self.k)
         self.record.counters.mining_seconds += time.perf_counter() - start
         return mined
 
@@ -173,8 +189,9 @@ class RetrieverReaderLoss(nn.Module):
         before = self.reader.truncated
         with self._timed("reader"):
             encoded = self.reader.encode(inputs)
-        self._count("reader_inputs", len(inputs))
-        self._count("reader_truncated", self.reader.truncated - before)
+        for read, truncated in exchange((len(inputs), self.reader.truncated - before)):
+            self._count("reader_inputs", read)
+            self._count("reader_truncated", truncated)
         return encoded
 
     def train(self, mode: bool = True) -> "RetrieverReaderLoss":

@@ -1,6 +1,5 @@
 """Answer the questions of a split with the retriever and reader as they are, and judge."""
 
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -15,6 +14,7 @@ from tqdm import tqdm
 
 from unstale.data.answers import holds, normalise
 from unstale.data.tokens import TokenStore
+from unstale.distributed import exchange, share
 from unstale.encoders.embed import evaluating
 from unstale.evaluation.answers import exact_match, f1
 from unstale.evaluation.metrics import means, measure
@@ -67,7 +67,6 @@ class RagEvaluator:
         self.k = k
         self.fusion = fusion
         self.scale = scale
-        self.seconds = 0.0
         self.gold = 0  # questions that have gold targets
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self.answers: list[dict[str, Any]] = []
@@ -87,7 +86,6 @@ class RagEvaluator:
         read: bool = True,
     ) -> dict[str, float]:
         """Return the mean of every metric; without `read`, of the retrieval only."""
-        start = time.perf_counter()
         self.values = {}
         found = None
         if self.k:
@@ -107,7 +105,6 @@ class RagEvaluator:
                 "f1": np.array([f1(a, g) for a, g in judged]),
                 **self.values,
             }
-        self.seconds += time.perf_counter() - start
         return means(self.values)
 
     def _measure_retrieval(self, found: TopK) -> None:
@@ -131,28 +128,30 @@ class RagEvaluator:
             self.values |= measure(qrels, self.rows[gold], known)
 
     def _answer(self, found: TopK | None) -> list[str]:
-        """Answer all questions, some at a time."""
+        """Answer all questions, some at a time, each process its share of them."""
         dataset = self._questions.dataset
         texts = dataset.queries.take(self.rows)
         size = max(1, _PAIRS // max(1, self.k))
+        own = share(len(texts))
         written: list[str] = []
         self.answers = []
         with evaluating(self.reader):
             for start in tqdm(
-                range(0, len(texts), size), desc="answering", disable=not self._progress
+                range(own.start, own.stop, size), desc="answering", disable=not self._progress
             ):
-                chunk = texts[start : start + size]
+                some = slice(start, min(start + size, own.stop))
                 rows = scores = None
                 targets: Sequence[Sequence[str]] | None = None
                 if found is not None:
-                    rows = found.rows[start : start + size, : self.k]
-                    scores = found.scores[start : start + size, : self.k]
+                    rows = found.rows[some, : self.k]
+                    scores = found.scores[some, : self.k]
                     targets = [dataset.targets.take(r.numpy()) for r in rows]
                 log_p = None if scores is None else torch.log_softmax(self.scale * scores, dim=1)
-                written += answer(self.reader, chunk, targets, log_p, fusion=self.fusion)
-        for row, text, own in zip(self.rows.tolist(), texts, written, strict=True):
+                written += answer(self.reader, texts[some], targets, log_p, fusion=self.fusion)
+        written = [text for part in exchange(written) for text in part]
+        for row, text, said in zip(self.rows.tolist(), texts, written, strict=True):
             gold = list(self._questions.answers[row])
-            self.answers.append({"question": text, "answer": own, "gold": gold})
+            self.answers.append({"question": text, "answer": said, "gold": gold})
         return written
 
     def save(self, folder: Path) -> None:

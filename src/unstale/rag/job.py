@@ -1,7 +1,5 @@
 """One run of Algorithm 2, from questions to a retriever, a reader and their results."""
 
-import logging
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,13 @@ from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments, set_seed
 
+from unstale import distributed
 from unstale.buffer.embed import open_or_embed
+from unstale.buffer.sharded import load
 from unstale.encoders.embed import is_cosine
 from unstale.encoders.tokenise import target_tokens
 from unstale.files import atomic_file, atomic_folder, write_json
+from unstale.integrity import digest
 from unstale.rag.algorithm2 import Fusion, RetrieverReaderLoss
 from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.losses import Likelihood
@@ -26,12 +27,14 @@ from unstale.rag.trainer import RagTrainer
 from unstale.search.auto import Mode
 from unstale.training.arguments import trainer_arguments
 from unstale.training.checkpoints import go_on
+from unstale.training.failure import NotFiniteError, explain
+from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.start import default_rate, fix_search
+from unstale.training.stopwatch import Stopwatch
 from unstale.training.strategies import Recipe, Sampling, build_miner
 
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
-_LOG = logging.getLogger(__name__)
 
 
 def train_rag(
@@ -67,6 +70,7 @@ def train_rag(
     probe_queries: int = 64,
     probe_targets: int = 512,
     save_steps: int = 0,
+    keep_checkpoints: int = 2,
     resume: bool = False,
     trainer: dict[str, Any] | None = None,
     progress: bool = True,
@@ -105,6 +109,7 @@ def train_rag(
         probe_queries: Queries of the meter's probe.
         probe_targets: Targets of the meter's probe, encoded at each reading.
         save_steps: Steps between checkpoints; 0 for none.
+        keep_checkpoints: How many good checkpoints to keep.
         resume: Go on from the last checkpoint in `output/checkpoints`.
         trainer: Further `TrainingArguments`, which win over ours.
         progress: Show progress bars.
@@ -112,7 +117,7 @@ def train_rag(
     Returns:
         One entry of `runs` in `results.json`.
     """
-    began = time.perf_counter()
+    clock = Stopwatch()
     check_rag_settings(
         questions,
         retriever,
@@ -133,6 +138,7 @@ def train_rag(
         refresh=refresh,
         eval_split=eval_split,
         eval_questions=eval_questions,
+        keep_checkpoints=keep_checkpoints,
         probe_queries=probe_queries,
         probe_targets=probe_targets,
         buffer=buffer,
@@ -143,19 +149,20 @@ def train_rag(
         retriever.requires_grad_(False)
     set_seed(seed)
     dataset = questions.dataset
-    tokens = target_tokens(retriever, dataset, progress=progress)
+    progress = progress and distributed.rank() == 0
+    with distributed.first_alone():
+        tokens = target_tokens(retriever, dataset, progress=progress)
 
-    embedding = time.perf_counter()
-    cache, embedded = None, 0
+    cache, embedded, where = None, 0, buffer or output / "buffer"
     if retrieves:
-        cache, embedded = open_or_embed(
-            retriever, dataset.targets, tokens, buffer, output / "buffer", dtype, progress=progress
+        cache, embedded = clock.timed("embedding", open_or_embed)(
+            retriever, dataset.targets, tokens, buffer, where, dtype, progress=progress
         )
-    embedding = time.perf_counter() - embedding
-    evaluate = RagEvaluator(
+    evaluator = RagEvaluator(
         questions, eval_split, tokens, reader,
         k=k if retrieves else 0, fusion=fusion, scale=scale, most=eval_questions, progress=progress,
     )  # fmt: skip
+    evaluate = clock.timed("evaluation", evaluator)
     corpus = cache.chunks(16_384) if cache else None  # the buffer is the corpus as it starts
     initial = evaluate(retriever, corpus, read=False)
 
@@ -165,7 +172,7 @@ def train_rag(
         choice = fix_search(output, search, cache, corrector_hidden, batch_size, device)
     recipe = Recipe(
         targets=len(dataset.targets),
-        buffer=cache.in_memory(retriever.device) if cache else None,
+        buffer=load(cache, retriever.device) if cache else None,
         steps=steps,
         seed=seed,
         scale=scale,
@@ -216,21 +223,21 @@ def train_rag(
         meter_steps=meter_steps or max(1, steps // 10),
         evaluate=evaluate if eval_steps else None,
         eval_steps=eval_steps,
+        keep_checkpoints=keep_checkpoints,
     )  # fmt: skip
-    go_on(rag_trainer, output, resume=resume)
+    algorithm.record.clock = clock
+    answers = {"answers": digest([list(known) for known in questions.answers])}
+    algorithm.record.identity = identity(dataset, rows, where if cache else None, choice) | answers
+    try:
+        go_on(rag_trainer, output, resume=resume)
+    except NotFiniteError as error:
+        raise explain(error, dataset, output) from None
 
-    with atomic_folder(output / "model") as folder:
-        retriever.save_pretrained(str(folder))
-    with atomic_folder(output / "reader") as folder:
-        reader.save(folder)
-    if weights := {k: v.detach().contiguous() for k, v in algorithm.miner.named_parameters()}:
-        with atomic_file(output / "corrector.safetensors") as file:
-            save_file(weights, file)
-    limits = {"max_length": reader.max_length, "answer_length": reader.answer_length}
-    answering = {"k": evaluate.k, "fusion": fusion, "scale": scale, **limits}
-    write_json(output / ANSWERING, answering)
+    if distributed.rank() == 0:
+        _save(output, algorithm)
     metrics = evaluate(retriever)
-    evaluate.save(output)
+    if distributed.rank() == 0:
+        evaluator.save(output)
     counters = asdict(algorithm.record.counters)
     parts = algorithm.record.parts
     training, mining = counters.pop("training_seconds"), counters.pop("mining_seconds")
@@ -241,23 +248,39 @@ def train_rag(
         "split": eval_split,
         "initial_metrics": initial,
         "metrics": metrics,
+        "processes": distributed.world(),
+        "search": choice.mode if choice else None,
         "targets_embedded": embedded,
         **counters,
         "seconds": {
-            "total": time.perf_counter() - began,
-            "embedding": embedding,
+            "embedding": 0.0,
+            **clock.read(),
             "mining": mining,
-            "evaluation": evaluate.seconds,
             "training": training,
             "retriever_forward": parts.get("retriever_seconds", 0.0),
             "reader_forward": parts.get("reader_seconds", 0.0),
         },
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
-        "gold_questions": evaluate.gold,
+        "gold_questions": evaluator.gold,
         "reader_inputs": int(parts.get("reader_inputs", 0)),
         "reader_truncated": int(parts.get("reader_truncated", 0)),
         "freshness": [asdict(f) for f in algorithm.record.freshness],
         "curve": algorithm.record.curve,
         "examples": [],
     }
+
+
+def _save(output: Path, trained: RetrieverReaderLoss) -> None:
+    """Write the weights of a run, and how it answers."""
+    with atomic_folder(output / "model") as folder:
+        trained.model.save_pretrained(str(folder))
+    with atomic_folder(output / "reader") as folder:
+        trained.reader.save(folder)
+    if weights := {k: v.detach().contiguous() for k, v in trained.miner.named_parameters()}:
+        with atomic_file(output / "corrector.safetensors") as file:
+            save_file(weights, file)
+    reader = trained.reader
+    limits = {"max_length": reader.max_length, "answer_length": reader.answer_length}
+    how = {"k": trained.k, "fusion": trained.fusion, "scale": trained.scale}
+    write_json(output / ANSWERING, how | limits)

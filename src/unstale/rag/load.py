@@ -12,7 +12,7 @@ import numpy as np
 from unstale.data.formats.dpr import read_passages
 from unstale.data.formats.examples import json_targets
 from unstale.data.gather import Gatherer
-from unstale.data.lines import json_records
+from unstale.data.lines import json_records, show
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.rag.questions import QuestionSet
@@ -64,7 +64,11 @@ def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]
         except (ValueError, RecursionError):
             whole = None  # lines, named as an array
         if isinstance(whole, dict) and isinstance(whole.get("Data"), list):
-            yield from ((f"{path}, entry {i}", record) for i, record in enumerate(whole["Data"], 1))
+            for i, record in enumerate(whole["Data"], 1):
+                if not isinstance(record, dict):
+                    rule = f"expected a JSON object, found {show(record)}"
+                    raise InputError(f"{path}, entry {i}: {rule}")
+                yield f"{path}, entry {i}", record
             return
     for line, record in json_records(path, progress):
         yield f"{path}:{line}", record

@@ -14,7 +14,7 @@ from typing import Any
 
 from unstale.data.formats.fid import split_contexts
 from unstale.data.gather import Example, Target
-from unstale.data.lines import show, strings, text
+from unstale.data.lines import identifier, show, strings, text
 from unstale.errors import InputError
 
 Record = dict[str, Any]
@@ -27,7 +27,8 @@ def parse_record(record: Record, where: str) -> Example:
     answers = _answers(record, where)
     if not answers:
         raise InputError(f"{where}: the question {show(question)} has no answer")
-    id = next((str(record[key]) for key in _IDS if key in record), None)
+    ids = (identifier(record, key, where) for key in _IDS)
+    id = next((id for id in ids if id is not None), None)
     sides = _contexts(record, where)
     if record.get("ctxs") or record.get("passages"):
         sides = split_contexts(record, answers, where)
@@ -52,10 +53,13 @@ def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
     """Return HotPotQA's contexts: those said to support the answer, and the others."""
     pairs, facts = record.get("context"), record.get("supporting_facts") or []
     if isinstance(pairs, dict):  # as the hub stores HotPotQA: by columns
-        pairs = list(zip(pairs.get("title", []), pairs.get("sentences", []), strict=False))
+        columns = [pairs.get(name) or [] for name in ("title", "sentences")]
+        if not all(isinstance(column, list) for column in columns):
+            raise InputError(f"{where}: a context's columns must be lists, not {show(pairs)}")
+        pairs = list(zip(*columns, strict=False))
     if not isinstance(pairs, list):  # another set's `context`, a text: not a corpus
         return [], []
-    titles = facts.get("title", []) if isinstance(facts, dict) else [f[0] for f in facts if f]
+    titles = _supporting(facts, where)
     sides: tuple[list[Target], list[Target]] = ([], [])
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -65,3 +69,12 @@ def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
         target = Target(None, text(title, "title", where).strip(), body.strip())
         sides[0 if title in titles else 1].append(target)
     return sides
+
+
+def _supporting(facts: object, where: str) -> list[str]:
+    """Return the titles in HotPotQA's supporting facts: of pairs, or by columns."""
+    if isinstance(facts, dict):
+        return strings(facts.get("title"), "supporting_facts", where)
+    if not isinstance(facts, list) or not all(isinstance(f, list | tuple) and f for f in facts):
+        raise InputError(f"{where}: supporting facts must be [title, number], not {show(facts)}")
+    return strings([fact[0] for fact in facts], "supporting_facts", where)

@@ -13,7 +13,7 @@ from unstale.rag.algorithm2 import Fusion
 from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.training.settings import check_devices
+from unstale.training.settings import check_devices, check_processes
 from unstale.training.strategies import Sampling
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
@@ -55,12 +55,13 @@ def check_rag_settings(
     refresh: str | int,
     eval_split: str,
     eval_questions: int,
+    keep_checkpoints: int,
     probe_queries: int,
     probe_targets: int,
     buffer: Path | None,
 ) -> None:
     """Check the arguments of `train_rag` against each other and against the data."""
-    find_rag_strategy(strategy)
+    check_processes(find_rag_strategy(strategy), batch_size)
     train = questions.rows("train")
     questions.rows(eval_split)
     if steps < 1 or batch_size < 1:
@@ -85,6 +86,7 @@ def check_rag_settings(
         "corrector weight": (corrector_weight, 0),
         "corrector anchor": (corrector_anchor, 0),
         "eval questions": (eval_questions, 0),
+        "kept checkpoints": (keep_checkpoints, 1),
         "probe queries": (probe_queries, 1),
         "probe targets": (probe_targets, 1),
         "reader's max length": (reader.max_length, 2),

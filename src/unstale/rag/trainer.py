@@ -11,12 +11,15 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
+from unstale.distributed import average, rank
 from unstale.errors import InputError
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.training.callbacks import Curve, Steps
 from unstale.training.checkpoints import Aside
+from unstale.training.gradients import check_norms, gradient_norm
 from unstale.training.meter import Meter
 from unstale.training.record import load_miner, save_miner
+from unstale.training.together import share_by_hand
 
 
 @final
@@ -50,9 +53,10 @@ class RagTrainer(Trainer):
         eval_steps: int = 0,
         keep_checkpoints: int = 2,
     ) -> None:
-        if args.world_size > 1 or args.n_gpu > 1:
-            raise InputError("Algorithm 2 runs in one process on one device for now; run one")
+        if args.n_gpu > 1:
+            raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=algorithm, args=args, train_dataset=questions)
+        share_by_hand(self, algorithm.parameters())
         self.algorithm = algorithm
         self.aside = Aside(keep_checkpoints)
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
@@ -62,6 +66,13 @@ class RagTrainer(Trainer):
         self.add_callback(steps)
         if evaluate is not None:
             self.add_callback(Curve(steps, evaluate, eval_steps))
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
+        """Average the gradients of all processes once a step's last batch has added its own."""
+        loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:
+            average(p.grad for p in self.algorithm.parameters() if p.grad is not None)
+        return loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give retriever, reader and corrector a learning rate each."""
@@ -113,10 +124,23 @@ class RagTrainer(Trainer):
             torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
         return norm
 
+    def _get_grad_norm(
+        self, model: nn.Module, grad_norm: Tensor | float | None = None
+    ) -> Tensor | float:
+        """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
+        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if self.accelerator.scaler is None:
+            own = gradient_norm(self.algorithm.miner.parameters())
+            norms = {"the retriever's or the reader's": norm, "the corrector's": own}
+            check_norms(self.algorithm.record, norms)
+        return norm
+
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
         """Write a checkpoint aside, seal it, and put it in place."""
-        with self.aside.save(self):
+        with self.aside.save(self) as folder:
             super()._save_checkpoint(model, trial)
+            if rank() > 0:
+                save_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
         return str(self.aside.folder or super()._get_output_dir(trial))

@@ -23,7 +23,6 @@ from unstale.encoders.embed import dimension, embed, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
 from unstale.training.card import CITATION
-from unstale.training.failure import NotFiniteError
 from unstale.training.gradcache import in_mini_batches
 from unstale.training.matryoshka import nested_dims, truncate
 from unstale.training.record import Record
@@ -104,12 +103,12 @@ class FreshNegativesLoss(nn.Module):
         positives = self._known_positives(query_rows)
         queries = self._embed_queries(features[0]).float()  # f(x), (b, d)
         if not torch.isfinite(queries).all():
-            raise self.not_finite("query embeddings")
+            raise self.record.not_finite("query embeddings")
 
         # Set S using exp(scale f(x).h(g'(y))) via top-k, and include the supervised label. Where
         # there are several processes, B is the batch of all of them, and b this one's part.
         every_label = gather(label)[:, None]  # (B, 1)
-        mined = self._mine(self._everyone(queries, query_rows, positives))  # (B, m)
+        mined = self._mine(everyone(queries, query_rows, positives, self.record.step))  # (B, m)
         own = share(len(mined))
         if (dropped := self.miner.dropped()) is not None:
             self.record.counters.count_dropped(dropped)
@@ -148,29 +147,13 @@ class FreshNegativesLoss(nn.Module):
             return
         bad = ~torch.isfinite(fresh).all(dim=1)
         if bad.any():
-            raise self.not_finite("fresh embeddings", rows[bad])
-        raise self.not_finite("the corrector's loss" if task.isfinite() else "the task loss")
-
-    def not_finite(self, what: str, targets: Int[Tensor, " n"] | None = None) -> NotFiniteError:
-        """Make the error that names the step and the batch."""
-        blamed = [] if targets is None else targets.tolist()
-        return NotFiniteError(what, self.record.step, self.record.batch, blamed)
+            raise self.record.not_finite("fresh embeddings", rows[bad])
+        what = "the corrector's loss" if task.isfinite() else "the task loss"
+        raise self.record.not_finite(what)
 
     def _known_positives(self, query_rows: Int[Tensor, " b"]) -> Int[Tensor, "b p"]:
         rows = self._positives(query_rows.cpu().numpy())
         return torch.from_numpy(rows).to(query_rows.device)
-
-    def _everyone(
-        self,
-        queries: Float[Tensor, "b d"],
-        query_rows: Int[Tensor, " b"],
-        positives: Int[Tensor, "b p"],
-    ) -> Queries:
-        """Gather the queries of all processes; each searches its own rows for all of them."""
-        width = max(exchange(positives.shape[1]))
-        padded = functional.pad(positives, (0, width - positives.shape[1]), value=-1)
-        vectors = gather(queries.detach())
-        return Queries(vectors, gather(query_rows), gather(padded), self.record.step)
 
     def _mine(self, queries: Queries) -> Int[Tensor, "b m"]:
         start = time.perf_counter()
@@ -196,18 +179,10 @@ class FreshNegativesLoss(nn.Module):
         return in_mini_batches(encode, len(features["input_ids"]), self.mini_batch_size)
 
     def _encode(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
-        """Encode the candidates, each process as many; their gradients come from all of them."""
         self.record.counters.targets_trained += len(rows)
-        missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
-        padded = torch.cat([rows, rows[:1].expand(missing)])
-        own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
-
-        def encode(part: slice) -> Float[Tensor, "m d"]:
-            features = self.tokens.features(own[part], rows.device)
-            return embed(self.model, features, "document", unit=self._unit)
-
-        vectors = in_mini_batches(encode, len(own), self.mini_batch_size)
-        return gather_with_gradients(vectors)[: len(rows)]
+        return encode(
+            self.model, self.tokens, rows, unit=self._unit, mini_batch_size=self.mini_batch_size
+        )
 
     def _absent(
         self,
@@ -281,6 +256,37 @@ class FreshNegativesLoss(nn.Module):
     def citation(self) -> str:
         """Return what the model card is to cite."""
         return CITATION
+
+
+def everyone(
+    queries: Float[Tensor, "b d"],
+    query_rows: Int[Tensor, " b"],
+    positives: Int[Tensor, "b p"],
+    step: int,
+) -> Queries:
+    """Gather the queries of all processes; each searches its own rows for all of them."""
+    width = max(exchange(positives.shape[1]))
+    padded = functional.pad(positives, (0, width - positives.shape[1]), value=-1)
+    return Queries(gather(queries.detach()), gather(query_rows), gather(padded), step)
+
+
+def encode(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    rows: Int[Tensor, " c"],
+    *,
+    unit: bool,
+    mini_batch_size: int = 0,
+) -> Float[Tensor, "c d"]:
+    """Encode targets, each process as many; their gradients come from all of them."""
+    missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
+    padded = torch.cat([rows, rows[:1].expand(missing)])
+    own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
+
+    def some(part: slice) -> Float[Tensor, "m d"]:
+        return embed(model, tokens.features(own[part], rows.device), "document", unit=unit)
+
+    return gather_with_gradients(in_mini_batches(some, len(own), mini_batch_size))[: len(rows)]
 
 
 def full_precision(like: Tensor) -> torch.autocast:

@@ -12,7 +12,6 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_together
 from unstale.miners.miner import Miner
-from unstale.training.failure import NotFiniteError
 from unstale.training.meter import Meter
 from unstale.training.record import Record
 
@@ -95,8 +94,7 @@ class Steps(TrainerCallback):
     def _embed(self, rows: Tensor) -> Tensor:
         vectors = embed_together(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
         if not (good := torch.isfinite(vectors).all(dim=1)).all():
-            record, blamed = self.algorithm.record, rows.cpu()[~good].tolist()
-            raise NotFiniteError("fresh embeddings", record.step, record.batch, blamed)
+            raise self.algorithm.record.not_finite("fresh embeddings", rows.cpu()[~good])
         return vectors
 
     def _read(self, step: int) -> None:

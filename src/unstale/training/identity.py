@@ -5,6 +5,8 @@ import logging
 from pathlib import Path
 
 import torch
+from jaxtyping import Int
+from numpy import ndarray
 
 from unstale.buffer.buffer import read_manifest
 from unstale.data.dataset import RetrievalDataset
@@ -18,9 +20,21 @@ _LOG = logging.getLogger(__name__)
 _MAY_DIFFER = {"torch", "threads", "processes"}  # the run can go on, but its last digits may change
 
 
-def identity(dataset: RetrievalDataset, buffer: Path | None, search: Choice | None) -> Identity:
-    """Describe what the weights at a step depend on, besides the flags."""
-    pairs = hashlib.sha256(dataset.split("train").pairs.tobytes()).hexdigest()
+def identity(
+    dataset: RetrievalDataset,
+    trained: Int[ndarray, "n ..."],
+    buffer: Path | None,
+    search: Choice | None,
+) -> Identity:
+    """Describe what the weights at a step depend on, besides the flags.
+
+    Args:
+        dataset: Its texts count.
+        trained: The pairs, or the questions, that the run trains on.
+        buffer: The folder of the stale embeddings, if there are any.
+        search: How they are searched.
+    """
+    pairs = hashlib.sha256(trained.tobytes()).hexdigest()
     found: Identity = {"targets": dataset.targets.digest, "queries": dataset.queries.digest}
     found |= {"pairs": pairs, "search": f"{search.mode} {search.precision}" if search else "none"}
     if buffer is not None:

@@ -1,6 +1,5 @@
 """One training run, from a dataset and an encoder to a model folder and its results."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from inspect import signature
@@ -39,6 +38,7 @@ from unstale.training.start import (
     freeze_targets,
     training_rows,
 )
+from unstale.training.stopwatch import Stopwatch
 from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
 from unstale.training.weights import save_weights
@@ -151,7 +151,7 @@ def train(
     arguments = locals()
     checked = signature(check_settings).parameters
     check_settings(**{name: arguments[name] for name in checked})
-    began = time.perf_counter()
+    clock = Stopwatch()
     veto = CrossScores(cross_encoder, dataset, device=str(model.device)) if cross_encoder else None
     scale = scale or (20.0 if is_cosine(model) else 1.0)
     rate = learning_rate if learning_rate is not None else default_rate(model)
@@ -165,15 +165,14 @@ def train(
     progress = progress and distributed.rank() == 0
     with distributed.first_alone():
         tokens = target_tokens(model, dataset, progress=progress)
-    evaluate = Evaluator(dataset, eval_split, tokens, progress=progress)
+    evaluator = Evaluator(dataset, eval_split, tokens, progress=progress)
+    evaluate = clock.timed("evaluation", evaluator)
 
-    embedding = time.perf_counter()
     cache, embedded, where = None, 0, buffer or output / "buffer"
     if kind.buffered or buffer is not None:
-        cache, embedded = open_or_embed(
+        cache, embedded = clock.timed("embedding", open_or_embed)(
             model, dataset.targets, tokens, buffer, where, dtype, progress=progress
         )
-    embedding = time.perf_counter() - embedding
     initial = evaluate(model, cache.chunks(16_384) if cache else None)  # the buffer is the corpus
 
     choice = None
@@ -249,7 +248,8 @@ def train(
         eval_steps,
         keep_checkpoints,
     )
-    loss.record.identity = identity(dataset, where if cache else None, choice)
+    loss.record.clock = clock
+    loss.record.identity = identity(dataset, pairs, where if cache else None, choice)
     try:
         go_on(fresh_trainer, output, resume=resume)
     except NotFiniteError as error:
@@ -263,10 +263,10 @@ def train(
     corpus = fresh_chunks(model, tokens, progress=progress)
     metrics = evaluate(model, examples.watch(corpus))
     if distributed.rank() == 0:
-        evaluate.save(output, strategy)
+        evaluator.save(output, strategy)
         card = output / "model"
         write_card(card, model, f"{dataset.name} {eval_split}", metrics, loss.record.freshness)
-    mining = counters.pop("mining_seconds")
+    seconds = {"mining": counters.pop("mining_seconds"), "training": training}
     return {
         "strategy": strategy,
         "seed": seed,
@@ -280,13 +280,7 @@ def train(
         "search": choice.mode if choice else None,
         "targets_embedded": embedded,
         **counters,
-        "seconds": {
-            "total": time.perf_counter() - began,
-            "embedding": embedding,
-            "mining": mining,
-            "evaluation": evaluate.seconds,
-            "training": training,
-        },
+        "seconds": {"embedding": 0.0, **clock.read(), **seconds},
         "steps_per_second": steps / training,
         "truncated_targets": tokens.truncated,
         "freshness": [asdict(f) for f in loss.record.freshness],

@@ -4,13 +4,13 @@ It does not save them, resets them on resume, does not average them over process
 them. Here is the cure for each, for any trainer to call.
 """
 
-import math
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.gradients import check_norms, gradient_norm
 from unstale.training.record import load_miner, save_miner
 
 NAMES = r"^(miner|scale)\."  # for `learning_rate_mapping`
@@ -45,12 +45,4 @@ def check_gradients(loss: FreshNegativesLoss, encoders: Tensor | float) -> None:
         encoders: The norm of the encoders' gradient.
     """
     own = gradient_norm(own_weights(loss))
-    for what, norm in (("the encoders'", encoders), ("the corrector's", own)):
-        if not math.isfinite(float(norm)):
-            raise loss.not_finite(f"{what} gradient")
-
-
-def gradient_norm(weights: list[nn.Parameter]) -> float:
-    """Return the norm of the gradient of all of them together."""
-    grads = [p.grad for p in weights if p.grad is not None]
-    return float(torch.stack([g.norm() for g in grads]).norm()) if grads else 0.0
+    check_norms(loss.record, {"the encoders'": encoders, "the corrector's": own})

@@ -15,8 +15,10 @@ from unstale.buffer.sharded import ShardedBuffer
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.miners.miner import Dropped, Miner
+from unstale.training.failure import NotFiniteError
 from unstale.training.identity import Identity, check_identity
 from unstale.training.meter import Freshness
+from unstale.training.stopwatch import Stopwatch
 
 _LOG = logging.getLogger(__name__)
 MINER_WEIGHTS = "miner.safetensors"
@@ -59,6 +61,12 @@ class Record:
     freshness: list[Freshness] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)  # step, seconds, metrics
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
+    clock: Stopwatch = field(default_factory=Stopwatch)
+
+    def not_finite(self, what: str, targets: Tensor | None = None) -> NotFiniteError:
+        """Make the error that names the step, the batch, and the targets to blame, if known."""
+        blamed = [] if targets is None else targets.tolist()
+        return NotFiniteError(what, self.step, self.batch, blamed)
 
 
 def save_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
@@ -79,7 +87,8 @@ def save_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
         if beside is not None:
             tensors |= {f"{_BESIDE}{k}": v for k, v in beside.state_dict().items()}
         save_file(tensors | own, folder / MINER_WEIGHTS)
-        (folder / MINER_STATE).write_text(json.dumps(asdict(record)), "utf-8")
+        state = asdict(record) | {"clock": record.clock.read()}
+        (folder / MINER_STATE).write_text(json.dumps(state), "utf-8")
 
 
 def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
@@ -110,6 +119,7 @@ def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
     record.parts = state.get("parts", {})
+    record.clock.go_on(state.get("clock", {}))
 
 
 def _own_file() -> str:

@@ -64,7 +64,7 @@ def check_settings(
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
     if batch_size is None:
         batch_size = default_batch(model, pairs)
-    _check_processes(strategy, batch_size)
+    check_processes(strategy, batch_size)
     dataset.split(eval_split)
     if steps < 1 or batch_size < 1:
         raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
@@ -163,7 +163,8 @@ def check_devices(model: SentenceTransformer) -> None:
         raise InputError(f"one process would use only one of the devices: {rule}")
 
 
-def _check_processes(strategy: str, batch_size: int) -> None:
+def check_processes(strategy: str, batch_size: int) -> None:
+    """Refuse what several processes cannot share."""
     if batch_size % world():
         raise InputError(f"a batch of {batch_size} cannot be shared by {world()} processes")
     if world() > 1 and find_strategy(strategy).alone:

@@ -6,7 +6,7 @@ the model, and clips the corrector by its own norm, so that neither loss can cha
 update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -18,10 +18,9 @@ from sentence_transformers import (
 )
 from torch import Tensor, nn
 
-from unstale.distributed import average, broadcast, rank, world
+from unstale.distributed import average, rank
 from unstale.encoders.embed import prompt_of
 from unstale.errors import InputError
-from unstale.evaluation.evaluator import Evaluator
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Curve, Steps
 from unstale.training.checkpoints import Aside
@@ -34,6 +33,7 @@ from unstale.training.own_weights import (
     own_weights,
     save_own,
 )
+from unstale.training.together import share_by_hand
 
 
 @final
@@ -61,18 +61,14 @@ class FreshTrainer(SentenceTransformerTrainer):
         loss: FreshNegativesLoss,
         meter: Meter | None = None,
         meter_steps: int = 50,
-        evaluate: Evaluator | None = None,
+        evaluate: Callable[[SentenceTransformer], dict[str, float]] | None = None,
         eval_steps: int = 0,
         keep_checkpoints: int = 2,
     ) -> None:
         if args.n_gpu > 1:
             raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
-        if world() > 1:
-            # A step runs the towers apart, with the mining in between, which DDP cannot follow.
-            prepare = partial(self.accelerator.prepare_model, evaluation_mode=True)
-            self.accelerator.prepare_model = prepare
-            broadcast([*model.parameters(), *own_weights(loss)])
+        share_by_hand(self, [*model.parameters(), *own_weights(loss)])
         self.fresh_loss = loss
         self.aside = Aside(keep_checkpoints)
         steps = Steps(self, loss, meter, meter_steps)

@@ -130,6 +130,22 @@ def batches(names: list[str], table: Iterable[list[str | None]]) -> Iterator[pa.
         yield pa.record_batch(columns, schema(names))
 
 
+def plain_rows(
+    tables: Iterable[pa.RecordBatch | pa.Table], where: str
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of Arrow pieces; a damaged one is refused before its offsets are followed."""
+    pieces = iter(tables)
+    while True:
+        try:
+            if (piece := next(pieces, None)) is None:
+                return
+            piece.validate(full=True)
+            found = piece.to_pylist()
+        except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
+            raise InputError(f"{where} is damaged ({error})") from None
+        yield found
+
+
 def schema(names: list[str]) -> pa.Schema:
     """Return columns of texts."""
     return pa.schema([(name, pa.large_string()) for name in names])

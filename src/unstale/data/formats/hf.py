@@ -22,6 +22,7 @@ from unstale.data.formats.columns import (
     corpus_rows,
     header,
     parse_row,
+    plain_rows,
     rows,
     schema,
 )
@@ -112,11 +113,11 @@ def _rows(part: Any, name: str, progress: bool) -> Iterator[tuple[str, dict[str,
     """Yield `(where, row)`, read from the memory-mapped table in batches."""
     number = 0
     with count_bar(len(part), name, "row", progress) as bar:
-        for table in part.with_format("arrow").iter(4096):
-            for row in table.to_pylist():
+        for found in plain_rows(part.with_format("arrow").iter(4096), name):
+            for row in found:
                 number += 1
                 yield f"{name}, row {number}", row
-            bar.update(len(table))
+            bar.update(len(found))
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:

@@ -19,6 +19,7 @@ from unstale.data.formats.columns import (
     corpus_rows,
     header,
     parse_row,
+    plain_rows,
     rows,
     schema,
 )
@@ -68,11 +69,11 @@ def _read_parquet(path: Path, progress: bool) -> Rows:
         raise InputError(f"{path} is not a parquet file ({error})") from None
     row = 0
     with count_bar(file.metadata.num_rows, path.name, "row", progress) as bar:
-        for batch in file.iter_batches(4096):
-            for record in batch.to_pylist():
+        for records in plain_rows(file.iter_batches(4096), str(path)):
+            for record in records:
                 row += 1
                 yield f"{path}, row {row}", record
-            bar.update(len(batch))
+            bar.update(len(records))
 
 
 def _write_parquet(path: Path, names: list[str], table: Iterable[list[str | None]]) -> None:

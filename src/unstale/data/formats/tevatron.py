@@ -53,7 +53,9 @@ def _parse(record: Record, where: str) -> Example:
 def _parse_side(record: Record, side: str, where: str) -> list[Target]:
     if f"{side}_document_ids" in record:
         key = f"{side}_document_ids"
-        ids = [str(i) if isinstance(i, int) else i for i in record[key] or []]
+        ids = record[key]
+        if isinstance(ids, list):
+            ids = [str(i) if isinstance(i, int) else i for i in ids]
         return [Target(id, "", None) for id in strings(ids, key, where)]
     key = f"{side}_passages"
     return [parse_target(p, f"{where}, {key}", "docid") for p in objects(record, key, where)]

@@ -1,0 +1,40 @@
+"""Config files that are no config files: whatever YAML makes of them, one clear line."""
+
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.folders import read_flags
+from unstale.cli.main import main
+from unstale.errors import InputError
+
+# Each ends the YAML library in another kind of error.
+ODD = [
+    b"a: !!bool x",
+    b"a: !!int ''",
+    b"a: !!timestamp x",
+    b"a: !!float ''",
+    b"a: !!python/name:os.system",
+    b"a: 2001-99-99",
+    b"a: " + b"9" * 5000,
+    b"a: " + b"[" * 5000,
+    b"a: *b",
+    b"? [x]\n: 1",
+    b"\xff",
+    b"\x00",
+    b"- 1",
+    b"",
+]
+
+
+@pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content[:20]))
+def test_a_bad_config_is_one_clear_line(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"config\.yaml (is not YAML|must be a list)"):
+        read_flags(path)
+    assert main(["train", f"--config={path}"]) == 2
+    assert main(["train", "--config", str(path), "--output", "x"]) == 2
+    assert capsys.readouterr().err.count(f"unstale: error: {path}") == 2
