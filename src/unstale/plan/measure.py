@@ -85,7 +85,7 @@ def _searching(device: torch.device, job: Job) -> list[float]:
 
     def rolled() -> None:
         for weight, change in zip(moving.parameters(), drift, strict=True):
-            weight += change.to(device)
+            weight.add_(change.to(device))
         roll.begin(next(step))
         roll.top_k(queries, k)
 

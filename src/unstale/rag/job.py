@@ -226,8 +226,8 @@ def train_rag(
         keep_checkpoints=keep_checkpoints,
     )  # fmt: skip
     algorithm.record.clock = clock
-    answers = {"answers": digest([list(known) for known in questions.answers])}
-    algorithm.record.identity = identity(dataset, rows, where if cache else None, choice) | answers
+    algorithm.record.identity = identity(dataset, rows, where if cache else None, choice)
+    algorithm.record.identity["answers"] = digest([list(known) for known in questions.answers])
     try:
         go_on(rag_trainer, output, resume=resume)
     except NotFiniteError as error:
