@@ -29,7 +29,7 @@ from unstale.training.trainer import FreshTrainer
 
 SMALL = {"batch_size": 8, "corrector_hidden": 24, "probe_queries": 8, "probe_targets": 40}
 SMALL |= {"learning_rate": 1e-3, "refresh": 3, "search": "exact"}
-# Adam makes a whole step of any gradient, also of one that is zero but for rounding, and rounding is
+# Adam makes a whole step of any gradient, also of one that is zero but for rounding, which is
 # what differs between numbers of processes.
 SMALL |= {"trainer": {"adam_epsilon": 1e-3}}
 
