@@ -122,7 +122,8 @@ def _folder(args: TrainingArguments, state: TrainerState) -> Path:
 
 def check_wrapping(trainer: SentenceTransformerTrainer, loss: nn.Module) -> None:
     """Refuse a trainer that would not train with this loss as it is."""
-    if trainer.loss is not loss:
+    own: object = trainer.loss
+    if own is not loss:
         raise InputError("the trainer has another loss: give it `loss=fresh.loss`")
     if trainer.args.n_gpu > 1:
         raise InputError("one process for each device: start several with torchrun")

@@ -226,8 +226,8 @@ class FreshNegatives:
         """Teach a trainer that its loss owns weights, and how queries are encoded; return it."""
         check_wrapping(trainer, self.loss)
         if own_weights(self.loss):
-            own = {NAMES: self.corrector_lr}
-            trainer.args.learning_rate_mapping = own | (trainer.args.learning_rate_mapping or {})
+            told: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
+            trainer.args.learning_rate_mapping = {NAMES: self.corrector_lr} | told
         self._route(trainer)
         callback = KeepFresh(trainer, self.loss, self._meter, self._meter_steps, fade=self._fade)
         trainer.add_callback(callback)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
@@ -65,7 +65,7 @@ def write_card(
 
 
 def _put(model: SentenceTransformer, table: Table, metrics: dict[str, float]) -> None:
-    shown = model.model_card_data.eval_results_dict
+    shown: dict[Any, Any] = model.model_card_data.eval_results_dict or {}
     for old in [t for t in shown if isinstance(t, Table) and t.description == table.description]:
         del shown[old]
     model.model_card_data.set_evaluation_metrics(table, metrics)  # type: ignore[arg-type]
