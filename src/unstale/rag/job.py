@@ -35,6 +35,7 @@ from unstale.training.stopwatch import Stopwatch
 from unstale.training.strategies import Recipe, Sampling, build_miner
 
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
+_SHOWN = 8  # answers that the report shows
 
 
 def train_rag(
@@ -241,6 +242,7 @@ def train_rag(
     counters = asdict(algorithm.record.counters)
     parts = algorithm.record.parts
     training, mining = counters.pop("training_seconds"), counters.pop("mining_seconds")
+    metering = counters.pop("metering_seconds")
     return {
         "strategy": strategy,
         "seed": seed,
@@ -257,6 +259,7 @@ def train_rag(
             **clock.read(),
             "mining": mining,
             "training": training,
+            "metering": metering,
             "retriever_forward": parts.get("retriever_seconds", 0.0),
             "reader_forward": parts.get("reader_seconds", 0.0),
         },
@@ -268,6 +271,7 @@ def train_rag(
         "freshness": [asdict(f) for f in algorithm.record.freshness],
         "curve": algorithm.record.curve,
         "examples": [],
+        "answers": evaluator.answers[:: max(1, len(evaluator.answers) // _SHOWN)][:_SHOWN],
     }
 
 

@@ -100,9 +100,11 @@ class Steps(TrainerCallback):
     def _read(self, step: int) -> None:
         if self.meter is None:
             return
+        counters, began = self.algorithm.record.counters, time.perf_counter()
         reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step)
+        counters.metering_seconds += time.perf_counter() - began
         if reading is not None:
-            self.algorithm.record.counters.targets_probed += len(self.meter.rows)
+            counters.targets_probed += len(self.meter.rows)
             self.algorithm.record.freshness.append(reading)
             self.log(reading.logs())
             self.algorithm.miner.heed(reading)

@@ -266,7 +266,8 @@ def train(
         evaluator.save(output, strategy)
         card = output / "model"
         write_card(card, model, f"{dataset.name} {eval_split}", metrics, loss.record.freshness)
-    seconds = {"mining": counters.pop("mining_seconds"), "training": training}
+    seconds = {part: counters.pop(f"{part}_seconds") for part in ("mining", "metering")}
+    seconds["training"] = training
     return {
         "strategy": strategy,
         "seed": seed,

@@ -1,0 +1,100 @@
+"""From what a trial found to one sentence of advice, by a few rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+SMALL = 0.05  # of the true top-k lost: not worth mending
+MENDED = 0.5  # of what is lost, recovered: a corrector that is worth its while
+AS_GOOD = 0.05  # of what is lost: by so little more, a wider corrector is not worth its time
+HELD = 0.9  # of the true top-k: a buffer that holds less wants a refresh
+MANY = 0.02  # of the mined negatives nearly the same text as the positive: worth a filter
+
+
+@final
+@dataclass(frozen=True)
+class Width:
+    """What a corrector of some hidden units did: the share of the true top-k it saw at the end."""
+
+    units: int
+    overlap: float
+    step_seconds: float
+
+
+@final
+@dataclass(frozen=True)
+class Findings:
+    """What a trial found.
+
+    `overlaps` are `(step, share of the true top-k that the stale buffer held)`, in order.
+    `refresh_seconds` is what embedding the trial's corpus once takes.
+    """
+
+    overlaps: Sequence[tuple[int, float]]
+    step_seconds: float
+    refresh_seconds: float
+    widths: Sequence[Width]
+    above: float
+    twins: float
+
+    @property
+    def lost(self) -> float:
+        """Return the share of the true top-k that the stale buffer lost by the end."""
+        return 1 - self.overlaps[-1][1]
+
+    def recovered(self, width: Width) -> float:
+        """Return how much of what was lost a corrector found; below 0 if it did harm."""
+        return 1 - (1 - width.overlap) / self.lost if self.lost else 0.0
+
+    @property
+    def best(self) -> Width:
+        """Choose the narrowest corrector that does about as well as the best."""
+        most = max(self.recovered(w) for w in self.widths)
+        good = [w for w in self.widths if self.recovered(w) >= most - AS_GOOD]
+        return min(good, key=lambda w: w.units)
+
+    @property
+    def holds(self) -> float:
+        """Return after how many steps the buffer held less than it should, between readings."""
+        before = (0.0, 1.0)
+        for step, overlap in self.overlaps:
+            if overlap < HELD:
+                share = (before[1] - HELD) / (before[1] - overlap)
+                return before[0] + share * (step - before[0])
+            before = float(step), overlap
+        return float(self.overlaps[-1][0])
+
+
+def advise(found: Findings) -> str:
+    """Say in one sentence what to do.
+
+    1. A buffer that lost little needs no mending.
+    2. A corrector that recovers less than half of the loss is not to be relied on: refresh.
+    3. If refreshing whenever the buffer has lost too much is cheaper than correcting: refresh.
+    4. Otherwise correct.
+
+    And if many mined negatives nearly repeat the positive: filter them.
+    """
+    steps, best = found.overlaps[-1][0], found.best
+    every = max(1, round(found.holds))
+    extra, refreshing = best.step_seconds - found.step_seconds, found.refresh_seconds / every
+    again = f"refresh about every {every:,} steps (--strategy auto-refresh)"
+    if found.lost < SMALL:
+        said = f"drift is small: in {steps:,} steps stale is enough (--strategy stale)"
+    elif found.recovered(best) < MENDED:
+        said = (
+            f"{again}: the corrector recovered only {_percent(found.recovered(best))} of the loss"
+        )
+    elif refreshing < extra:
+        said = f"{again}: embedding this corpus again is cheaper than correcting it"
+    else:
+        said = f"correct, with {best.units:,} units "
+        said += f"(--strategy corrected --corrector-hidden {best.units})"
+    if found.twins >= MANY:
+        said += f"; and filter: {_percent(found.twins)} of the mined negatives nearly repeat the "
+        said += "positive (--relative-margin 0.05)"
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * max(0.0, share):.0f}%"

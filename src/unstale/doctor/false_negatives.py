@@ -1,0 +1,51 @@
+"""How many mined negatives may be positives themselves, as the encoder sees them at its start?"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch.nn import functional
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.data.dataset import RetrievalDataset
+from unstale.doctor.sample import PROBE
+from unstale.encoders.embed import embed_queries
+from unstale.miners.offline import mine_split
+from unstale.miners.stale import Stale
+
+TWIN = 0.95  # a negative with at least this cosine to the positive says nearly the same
+
+
+@final
+@dataclass(frozen=True)
+class FalseNegatives:
+    """Shares of the negatives that plain mining takes.
+
+    `above`: those that score above the query's positive, an upper bound, since an encoder that
+    has much to learn ranks many a true negative there. `twins`: those that are nearly the same
+    text as the positive. Exact duplicates of a positive are never mined.
+    """
+
+    above: float
+    twins: float
+
+
+@torch.no_grad()
+def find_false_negatives(
+    model: SentenceTransformer, dataset: RetrievalDataset, buffer: TargetBuffer, k: int
+) -> FalseNegatives:
+    """Mine k for each probed query, and compare them with the first of its positives."""
+    mined = mine_split(model, dataset, PROBE, Stale(buffer), k, progress=False)
+    pairs = dataset.split(PROBE).pairs
+    first = np.unique(pairs[:, 0], return_index=True)[1]
+    queries = embed_queries(model, dataset.queries.take(mined.queries))  # (q, d)
+    positive = buffer[torch.from_numpy(pairs[first, 1])].float()
+    negative = buffer[torch.from_numpy(mined.targets.clip(min=0)).flatten()].float()
+    negative = negative.view(*mined.targets.shape, -1)  # (q, k, d)
+    above = (negative @ queries[:, :, None])[:, :, 0] > (queries * positive).sum(1, keepdim=True)
+    twin = functional.cosine_similarity(negative, positive[:, None], dim=2) >= TWIN
+    there = torch.from_numpy(mined.targets >= 0)
+    count = max(1, int(there.sum()))
+    return FalseNegatives(int((above & there).sum()) / count, int((twin & there).sum()) / count)

@@ -1,0 +1,52 @@
+"""A part of a dataset that a short trial can afford: some pairs, and a corpus around them."""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+
+PROBE = "probe"  # the split of a sample that the trial measures on
+_PROBED = 256  # queries of it
+
+
+def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalDataset:
+    """Draw at most so many targets: the positives of some training queries, and others.
+
+    Up to half are positives, so that the rest can compete with them. The sample has the splits
+    `train` and `probe`, the latter being a few of the former's queries. A corpus that is small
+    enough stays whole.
+    """
+    random = np.random.default_rng(seed)
+    qrels = dataset.split("train")
+    pairs = qrels.pairs[random.permutation(len(qrels.pairs))]
+    rows = np.arange(len(dataset.targets))
+    if len(rows) > targets:
+        pairs = pairs[_within(pairs[:, 1], max(1, targets // 2))]
+        known = np.unique(pairs[:, 1])
+        others = np.setdiff1d(rows, known)
+        drawn = random.choice(others, max(0, targets - len(known)), replace=False)
+        rows = np.sort(np.concatenate([known, drawn]))
+    place = np.full(len(dataset.targets), -1)
+    place[rows] = np.arange(len(rows))
+    chosen = np.unique(pairs[:, 0])
+    # Every judgement of the chosen queries on the chosen targets, that none becomes a negative.
+    keep = np.isin(qrels.query, chosen) & (place[qrels.target] >= 0)
+    train = Qrels(qrels.query[keep], place[qrels.target[keep]], qrels.grade[keep])
+    probed = np.isin(train.query, random.permutation(chosen)[:_PROBED])
+    probe = Qrels(train.query[probed], train.target[probed], train.grade[probed])
+    return replace(
+        dataset,
+        target_ids=Texts.of(dataset.target_ids.take(rows)),
+        targets=Texts.of(dataset.targets.take(rows)),
+        title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
+        qrels={"train": train, PROBE: probe},
+    )
+
+
+def _within(rows: Int[ndarray, " p"], most: int) -> slice:
+    """Return the longest beginning that has at most so many different rows."""
+    _, first = np.unique(rows, return_index=True)
+    return slice(0, int(np.sort(first)[most]) if len(first) > most else len(rows))
