@@ -1,71 +1,15 @@
 """The page in a real browser: Chromium, headless, with a fresh profile."""
 
-import html
 import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser import browse, look
 
 from unstale.report.page import write_page
 
 pytestmark = pytest.mark.browser
-
-# Load the page in a frame of a phone's or a desk's width, and write down what a person would see.
-HARNESS = """<!doctype html><body><iframe id="frame" width="{width}" height="3000" srcdoc="{page}">
-</iframe><script>
-onload = () => {{
-  const page = document.getElementById("frame").contentDocument;
-  const shown = [...page.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().width);
-  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 &&
-                         a.top < b.bottom - 3 && b.top < a.bottom - 3;
-  const smallest = Math.min(...shown.map(
-    s => 12.5 * s.getBoundingClientRect().width / s.viewBox.baseVal.width));
-  let covered = [], cut = [];
-  for (const svg of shown) {{
-    const names = [...svg.querySelectorAll("text.name")];
-    const boxes = names.map(n => n.getBoundingClientRect()), own = svg.getBoundingClientRect();
-    boxes.forEach((a, i) => {{
-      if (a.left < own.left - 1 || a.right > own.right + 1) cut.push(names[i].textContent);
-      boxes.slice(i + 1).forEach(b => meet(a, b) && covered.push(names[i].textContent));
-    }});
-  }}
-  const choose = () => [...page.querySelectorAll(".switch > div")].map(d => d.offsetHeight > 0);
-  const before = choose();
-  page.querySelectorAll(".switch input").forEach((b, i) => i % 2 && b.click());
-  document.body.dataset.seen = JSON.stringify({{
-    width: page.documentElement.scrollWidth, charts: shown.length, covered, cut,
-    before, after: choose(), ran: page.documentElement.dataset.run || null,
-    scripts: page.scripts.length, paper: getComputedStyle(page.body).backgroundColor,
-    text: page.body.innerText, smallest,
-  }});
-}};
-</script>"""
-
-
-def browse(page: Path, folder: Path, *flags: str) -> str:
-    """Return the page as the browser has it after loading."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert browser, "no chromium: make test-browser installs it"
-    profile = folder / "profile"
-    shutil.rmtree(profile, ignore_errors=True)
-    quiet = "--headless --no-sandbox --disable-gpu --disable-background-networking "
-    quiet += "--disable-component-update --disable-sync --no-first-run"
-    command = [browser, *quiet.split(), f"--user-data-dir={profile}", *flags]
-    command += ["--window-size=1200,3200", "--dump-dom", page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-
-
-def look(page: Path, folder: Path, width: int, *flags: str) -> dict[str, Any]:
-    harness = folder / "harness.html"
-    text = html.escape(page.read_text("utf-8"), quote=True)
-    harness.write_text(HARNESS.format(width=width, page=text), "utf-8")
-    seen = re.search(r'data-seen="(.*?)"', browse(harness, folder, *flags), re.DOTALL)
-    assert seen, "the page did not load"
-    return json.loads(html.unescape(seen[1]))
 
 
 @pytest.fixture
@@ -98,7 +42,7 @@ def test_a_script_in_the_data_is_text(page: Path, tmp_path: Path) -> None:
     assert seen["ran"] is None
     assert seen["scripts"] == 0
     assert "<script>document.documentElement.dataset.run = 1</script>" in seen["text"]
-    assert 'data-run="1"' not in browse(page, tmp_path)
+    assert 'data-run="1"' not in browse(page.as_uri(), tmp_path)
 
 
 def test_it_is_light_or_dark_as_the_reader_likes(page: Path, tmp_path: Path) -> None:

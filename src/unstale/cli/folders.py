@@ -24,7 +24,7 @@ _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is fi
 _FREE |= {"probe_queries", "probe_targets", "keep_checkpoints", *_MORE}
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_PATHS = {"data", "model", "buffer", "vectors", "run"}  # or names, where no such path exists
+_PATHS = set("data model retriever reader buffer vectors run".split())  # or names
 
 
 def open_output(
@@ -160,10 +160,15 @@ def read_flags(path: Path) -> dict[str, Any]:
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:
     """Make paths absolute, so that a run can go on from any folder."""
-    found = {k: v for k, v in values.items() if k in _PATHS and isinstance(v, str) and v}
-    places = {k: str(_place(v)) for k, v in found.items()}  # `csv:pairs.csv:query=title`, too
+    found = {k: v for k, v in values.items() if k in _PATHS and v}
     return values | {
-        k: v.replace(places[k], str(Path(places[k]).resolve()), 1)
+        k: [_absolute_name(name) for name in v] if isinstance(v, list) else _absolute_name(v)
         for k, v in found.items()
-        if Path(places[k]).exists()
+        if isinstance(v, str | list)
     }
+
+
+def _absolute_name(name: str) -> str:
+    """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
+    place = _place(name)
+    return name.replace(str(place), str(place.resolve()), 1) if place.exists() else name

@@ -60,10 +60,20 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         options.Search,
         "unstale.cli.search:run",
     ),
+    "serve": (
+        "Try a run in the browser: the model before and after training, side by side.",
+        options_care.Serve,
+        "unstale.cli.serve:run",
+    ),
     "report": (
         "Make one HTML page of a run's results: charts, table, examples of mined negatives.",
         options.Report,
         "unstale.cli.report:run",
+    ),
+    "doctor": (
+        "Try your data for two minutes: what drifts, what correcting mends, what to do.",
+        options_care.Doctor,
+        "unstale.cli.doctor:run",
     ),
     "plan": (
         "Work out memory, time and disk of a run before it is started.",
@@ -89,6 +99,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
         "Write a dataset in another format.",
         options_data.Convert,
         "unstale.cli.convert:run",
+    ),
+    "completion": (
+        "Print a script that completes commands and flags in your shell.",
+        options_care.Completion,
+        "unstale.cli.completion:run",
     ),
     "experiment": (
         "Run one of the paper's studies, by name.",
@@ -166,6 +181,7 @@ def parser() -> ArgumentParser:
         description="Train dense retrievers with hard negatives that are fresh at every step, "
         "without re-embedding the corpus.",
         version=__version__,
+        allow_abbrev=False,  # of the commands, too: --k must not be --keep-checkpoints
     )
     commands = top.add_subcommands(title="commands", metavar="COMMAND")
     for name, (summary, kind, _) in COMMANDS.items():

@@ -1,9 +1,9 @@
-"""The flags of what is done before and after a run: plan it, verify it."""
+"""The flags of what is done around a run: try, plan, verify and serve it."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from unstale.cli.options import Encoder
+from unstale.cli.options import Encoder, Output
 
 
 @dataclass
@@ -58,3 +58,59 @@ class Verify:
     """
 
     path: str
+
+
+@dataclass
+class Doctor(Output, Encoder):
+    """Try. Trains shortly with and without a corrector on a sample, and advises.
+
+    Args:
+        data: Data in any format that unstale reads, a hub name, or a built-in set.
+        seconds: About how long to take; a larger model than `tiny` is tried on fewer targets.
+        steps: Steps of each training, instead of as many as there is time for.
+        targets: The most targets to try with.
+        batch_size: Queries a step.
+        hard_negatives: Targets mined for each query.
+        uniform_negatives: Targets drawn uniformly for each query.
+        learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.
+        seed: Of data order, corrector and draws.
+        output: A new or empty folder for results.json, if wanted.
+    """
+
+    data: str = "docstrings"
+    seconds: float = 120.0
+    steps: int | None = None
+    targets: int = 20_000
+    batch_size: int = 64
+    hard_negatives: int = 4
+    uniform_negatives: int = 1
+    learning_rate: float | None = None
+    seed: int = 0
+
+
+@dataclass
+class Serve:
+    """Serve. The corpus is embedded by both models once, and kept in the run folder.
+
+    Args:
+        run: A run folder that `unstale demo`, `train` or `rag` wrote, or a comparison's cell.
+        host: The address to listen on; with any other than this, others can read the targets.
+        port: The port to listen on; 0 for any that is free.
+        k: How many targets to show on each side.
+    """
+
+    run: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    k: int = 10
+
+
+@dataclass
+class Completion:
+    """Complete. The script knows every command and flag; loading it takes no time when you type.
+
+    Args:
+        shell: Which shell.
+    """
+
+    shell: Literal["bash", "zsh", "fish", "tcsh"]

@@ -1,26 +1,18 @@
 """`unstale search`."""
 
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unstale.buffer.embed import embed_corpus
-from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
-from unstale.cli.folders import CONFIG
-from unstale.cli.folders import read_config as read_flags
+from unstale.cli.run_folder import finished_config, open_index, open_trained
 from unstale.data.load import load_dataset
 from unstale.encoders.embed import embed_queries
-from unstale.encoders.load import load_encoder
-from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.search.exact import Exact
-
-INDEX = "index"
 
 
 def run(chosen: options.Search) -> None:
@@ -28,21 +20,12 @@ def run(chosen: options.Search) -> None:
     folder = Path(chosen.run)
     if not chosen.query.strip():
         raise InputError("the query is empty")
-    config = read_config(folder)
+    config = finished_config(folder)
     dataset = load_dataset(config["data"])
     if not 1 <= chosen.k <= len(dataset.targets):
         raise InputError(f"cannot show {chosen.k} of {len(dataset.targets)} targets")
-    model = load_encoder(
-        str(folder / "model"),
-        device=config.get("device"),
-        trust_remote_code=bool(config.get("trust_remote_code")),
-    )
-    buffer, _ = embed_corpus(
-        model,
-        target_tokens(model, dataset),
-        folder / INDEX,  # kept: the next search starts at once
-        fingerprint(model, dataset.targets),
-    )
+    model = open_trained(folder, config)
+    buffer = open_index(folder, model, dataset)
     best = Exact(buffer).top_k(embed_queries(model, [chosen.query]), chosen.k)
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, title=chosen.query, title_justify="left")
     for name in ("rank", "score", "id"):
@@ -60,19 +43,6 @@ def run(chosen: options.Search) -> None:
     ):
         table.add_row(str(rank), f"{score:.3f}", Text(key), Text(shorten(text, chosen.width)))
     Console().print(table)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read which data a run was trained on."""
-    path = folder / CONFIG
-    if not path.is_file() or not (folder / "model").is_dir():
-        raise InputError(f"{folder} is not a finished training run (no {CONFIG} and model/)")
-    try:
-        config = read_flags(folder)
-        assert isinstance(config["data"], str)
-    except (KeyError, AssertionError):
-        raise InputError(f"{path} does not say which data the run used") from None
-    return dict(config)
 
 
 def shorten(text: str, width: int) -> str:

@@ -1,0 +1,10 @@
+"""`unstale completion`."""
+
+from unstale.cli.options_care import Completion
+
+
+def run(chosen: Completion) -> None:
+    """Print the script; it is made of the same parser that reads the command line."""
+    from unstale.cli.main import parser  # not above: main imports the commands by name
+
+    print(parser().get_completion_script(f"shtab-{chosen.shell}"))

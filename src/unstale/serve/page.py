@@ -1,0 +1,149 @@
+"""The page: a query in, two rankings out, and for a rag run the answer with its sources."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import final
+from urllib.parse import quote
+
+from unstale import __version__
+from unstale.data.dataset import RetrievalDataset
+from unstale.rag.ask import Answered, Asker
+from unstale.report.escape import escape, plain
+from unstale.serve.sides import Hit, Side, compare
+
+TEXT = 600  # characters of a target to show
+LONGEST = 2000  # characters of a query
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    """Everything that is shown of a run; call it with a query, "" for none.
+
+    Args:
+        name: Of the run.
+        dataset: The corpus.
+        before: The encoder as training found it.
+        after: The trained encoder.
+        asker: Answers questions, for a rag run.
+        examples: Queries to start with.
+        k: Targets on each side.
+    """
+
+    name: str
+    dataset: RetrievalDataset
+    before: Side
+    after: Side
+    asker: Asker | None = None
+    examples: Sequence[str] = ()
+    k: int = 10
+
+    def __call__(self, query: str) -> str:
+        """Return the whole page as HTML."""
+        query = query.strip()
+        found = ""
+        if len(query) > LONGEST:
+            found = f"<p class='note'>A query may have {LONGEST:,} characters; "
+            found += f"this has {len(query):,}.</p>"
+            query = query[:LONGEST]
+        elif query:
+            found = self._answer(query) + self._sides(query)
+        style = (files("unstale.report") / "page.css").read_text("utf-8")
+        style += (files("unstale.serve") / "page.css").read_text("utf-8")
+        title = f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}"
+        return (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+            f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+            f'<header><p class="kicker">unstale</p><h1>{escape(self.name)}</h1></header>\n'
+            f"{self._form(query)}{found}\n"
+            f"<footer>unstale {__version__}, {len(self.dataset.targets):,} targets of "
+            f"{escape(self.dataset.name)}.</footer>\n</main>\n</body>\n</html>\n"
+        )
+
+    def _form(self, query: str) -> str:
+        label = "Ask a question" if self.asker else "Type a query"
+        links = "".join(
+            f'<a href="/?q={quote(example, safe="")}">{escape(example[:80])}</a>'
+            for example in self.examples
+        )
+        return (
+            f'<form action="/" method="get" role="search"><label for="q">{label}</label>'
+            f'<input id="q" name="q" type="search" value="{plain(query)}" autocomplete="off" '
+            f'maxlength="{LONGEST}" autofocus><button>Search</button></form>'
+            + (f'<p class="tries">Try: {links}</p>' if links and not query else "")
+        )
+
+    def _answer(self, query: str) -> str:
+        if self.asker is None:
+            return ""
+        said = self.asker(query)
+        text = escape(said.text) if said.text else '<span class="none">no answer</span>'
+        return (
+            '<section class="answer"><h2>Answer</h2>'
+            f'<p class="said">{text}</p>{self._sources(said)}</section>'
+        )
+
+    def _sources(self, said: Answered) -> str:
+        if not len(said.rows):
+            return '<p class="note">From memory: this run retrieves nothing.</p>'
+        rows = said.rows.tolist()
+        items = "".join(
+            f'<li><p class="where"><b>{100 * p:.1f}%</b> <code>{escape(key)}</code></p>'
+            f"<p>{_short(text)}</p></li>"
+            for p, key, text in zip(
+                said.probabilities.tolist(),
+                self.dataset.target_ids.take(rows),
+                self.dataset.targets.take(rows),
+                strict=True,
+            )
+        )
+        return (
+            f"<details><summary>Read from {len(rows)} targets, with P(y|x)</summary>"
+            f'<ol class="hits">{items}</ol></details>'
+        )
+
+    def _sides(self, query: str) -> str:
+        before, after = compare(self.before, self.after, query, self.k)
+        return (
+            '<section class="sides">'
+            + self._side("Before training", "goes to", before)
+            + self._side("After training", "was", after)
+            + "</section>"
+        )
+
+    def _side(self, title: str, verb: str, hits: Sequence[Hit]) -> str:
+        rows = [hit.row for hit in hits]
+        items = "".join(
+            f'<li><p class="where"><b>{hit.rank}</b> <span class="score">{hit.score:.3f}</span> '
+            f"{_moved(hit, verb)} <code>{escape(key)}</code></p><p>{_short(text)}</p></li>"
+            for hit, key, text in zip(
+                hits,
+                self.dataset.target_ids.take(rows),
+                self.dataset.targets.take(rows),
+                strict=True,
+            )
+        )
+        return f'<div><h2>{title}</h2><ol class="hits">{items}</ol></div>'
+
+
+def _moved(hit: Hit, verb: str) -> str:
+    """Say where the other side has a target: an arrow up if training brought it nearer.
+
+    Example:
+        >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "was")
+        '<span class="up">▲ was 4</span>'
+        >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "goes to")
+        '<span class="down">▼ goes to 4</span>'
+    """
+    if hit.rank == hit.other_rank:
+        return '<span class="same">= stays</span>'
+    nearer = (hit.other_rank > hit.rank) == (verb == "was")
+    kind, arrow = ("up", "▲") if nearer else ("down", "▼")
+    return f'<span class="{kind}">{arrow} {verb} {hit.other_rank:,}</span>'
+
+
+def _short(text: str) -> str:
+    return escape(text if len(text) <= TEXT else f"{text[: TEXT - 1]}…")

@@ -1,0 +1,100 @@
+"""The web server: one page, GET only, for this machine unless told otherwise."""
+
+import errno
+import ipaddress
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import final
+from urllib.parse import parse_qs, urlsplit
+
+from unstale.errors import InputError
+
+# Nothing is loaded from anywhere, no script runs, no other page may frame this one.
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@final
+class PageServer(ThreadingHTTPServer):
+    """Serve what `page` makes of a query, "" for none."""
+
+    daemon_threads = True  # Ctrl+C does not wait for a browser that keeps a connection open
+    page: Callable[[str], str]
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.one_at_a_time = threading.Lock()  # a model need not bear two threads
+        super().__init__((host, port), _Handler)
+
+
+def listen(host: str, port: int) -> PageServer:
+    """Take an address, or say why not; port 0 takes a free one."""
+    if not 0 <= port < 2**16:
+        raise InputError(f"a port is a number from 0 to 65535, not {port}")
+    try:
+        return PageServer(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            rule = "choose another with --port, or 0 for any"
+            raise InputError(f"port {port} of {host} is in use: {rule}") from None
+        raise InputError(f"cannot listen on {host}, port {port} ({error.strerror})") from None
+
+
+@final
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version, sys_version = "unstale", ""
+    timeout = 60  # a connection that says nothing does not stay
+
+    def do_GET(self) -> None:
+        if not is_known_host(self.headers.get("Host", ""), self.server.host):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return
+        asked = urlsplit(self.path)
+        if asked.path != "/":
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        query = parse_qs(asked.query).get("q", [""])[0]
+        try:
+            with self.server.one_at_a_time:
+                body = self.server.page(query).encode()
+        except Exception:
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain="See the terminal.")
+            raise  # the server prints it, and goes on
+        self.send_response(HTTPStatus.OK)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep what people ask to themselves."""
+
+
+def is_known_host(header: str, host: str) -> bool:
+    """Tell whether a request was meant for this server.
+
+    A web page elsewhere can make its own name point here, and so read what is served; the Host
+    header then has that name, and not an address.
+
+    Example:
+        >>> [is_known_host(h, "127.0.0.1") for h in ("127.0.0.1:8000", "localhost", "evil.example")]
+        [True, True, False]
+    """
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+        if name in ("localhost", host.lower()):
+            return True
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

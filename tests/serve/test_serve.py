@@ -1,0 +1,185 @@
+"""`unstale serve` over HTTP: what it shows, what it refuses, what it never obeys."""
+
+import html
+import http.client
+import re
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from unstale.cli.main import main
+from unstale.cli.options_care import Serve
+from unstale.cli.serve import open_page
+from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.serve.page import LONGEST
+from unstale.serve.server import listen
+
+HOSTILE = "<script>document.documentElement.dataset.run = 1</script>"
+
+
+@contextmanager
+def serving(page) -> Iterator[int]:
+    with listen("127.0.0.1", 0) as server:
+        server.page = page
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def get(port: int, path: str, host: str | None = None) -> tuple[int, str, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, answer.headers
+
+
+def sides(text: str) -> list[list[tuple[int, float, str, str]]]:
+    """Read `(rank, score, moved, id)` of each side, as a person would."""
+    found = []
+    for side in text.split('<section class="sides">')[1].split("<h2>")[1:]:
+        items = re.findall(
+            r'<b>(\d+)</b> <span class="score">(-?[\d.]+)</span> <span class="\w+">(.*?)</span> '
+            r"<code>(.*?)</code>",
+            side,
+        )
+        found.append([(int(r), float(s), html.unescape(m), i) for r, s, m, i in items])
+    return found
+
+
+@pytest.fixture(scope="module")
+def port(trained: Path) -> Iterator[int]:
+    with serving(open_page(Serve(str(trained), k=5))) as port:
+        yield port
+
+
+def test_both_models_are_shown_with_scores_and_moved_ranks(
+    port: int, trained: Path, bert_folder: Path, dataset: RetrievalDataset
+) -> None:
+    query = "which violin was golden?"
+    status, text, _ = get(port, f"/?q={quote(query)}")
+    assert status == 200
+    before, after = sides(text)
+    # Both rankings once more, by sentence-transformers alone.
+    base = SentenceTransformer(str(trained / "model"), device="cpu")
+    orders, scores = [], []
+    for model in (None, base):
+        if model is None:
+            model = SentenceTransformer(str(bert_folder), device="cpu")
+            layers = model[0].model.encoder.layer
+            model[0].model.encoder.layer = layers[:1]
+        queries = model.encode_query([query], convert_to_tensor=True)
+        targets = model.encode_document(list(dataset.targets), convert_to_tensor=True)
+        found = (queries @ targets.T)[0]
+        orders.append([dataset.target_ids[i] for i in found.argsort(descending=True).tolist()])
+        scores.append(found.sort(descending=True).values.tolist())
+    assert orders[0][:5] != orders[1][:5]  # training moved something
+    for side, shown in enumerate((before, after)):
+        assert [r for r, _, _, _ in shown] == [1, 2, 3, 4, 5]
+        assert [i for _, _, _, i in shown] == orders[side][:5]
+        assert [s for _, s, _, _ in shown] == pytest.approx(scores[side][:5], abs=6e-4)
+        for rank, _, moved, key in shown:
+            other = orders[1 - side].index(key) + 1
+            words = "= stays" if other == rank else f"{('goes to', 'was')[side]} {other}"
+            assert moved.endswith(words)
+            if other != rank:  # up is nearer after training than before
+                assert moved[0] == ("▲" if (other > rank) == bool(side) else "▼")
+
+
+def test_the_first_page_offers_queries_that_work(port: int) -> None:
+    _, text, _ = get(port, "/")
+    links = re.findall(r'<a href="(/\?q=[^"]+)">', text)
+    assert len(links) == 5
+    assert '<section class="sides">' not in text
+    assert len(sides(get(port, links[0])[1])) == 2
+
+
+def test_a_rag_run_answers_with_its_sources(read: Path) -> None:
+    with serving(open_page(Serve(str(read), k=4))) as port:
+        _, text, _ = get(port, "/?q=which+river+was+deep%3F")
+    assert '<p class="said">' in text
+    sources = text.split("<details>")[1].split("</details>")[0]
+    shares = [float(p) for p in re.findall(r"<b>([\d.]+)%</b>", sources)]
+    assert len(shares) == 3  # --k 3
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert len(sides(text)[1]) == 4
+
+
+def test_nothing_in_a_text_is_obeyed(trained: Path) -> None:
+    page = open_page(Serve(str(trained)))
+    texts = [f"{HOSTILE} {text}" for text in page.dataset.targets]
+    page = replace(page, name=HOSTILE, dataset=replace(page.dataset, targets=Texts.of(texts)))
+    with serving(page) as port:
+        _, text, headers = get(port, f"/?q={quote(HOSTILE + chr(34) + ' onfocus=alert(1) ')}")
+    assert "<script" not in text
+    assert html.escape(HOSTILE) in text
+    assert 'value="&lt;script&gt;' in text
+    assert '" onfocus' not in text
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_what_is_not_the_page(port: int) -> None:
+    assert get(port, "/etc/passwd")[0] == 404
+    assert get(port, "/", host="evil.example")[0] == 421  # a name that was made to point here
+    assert get(port, "/", host=f"localhost:{port}")[0] == 200
+    status, text, _ = get(port, f"/?q={'x' * (LONGEST + 1)}")
+    assert (status, "this has 2,001." in text) == (200, True)
+
+
+def test_a_search_that_fails_does_not_end_the_server(capfd) -> None:
+    def page(query: str) -> str:
+        if query:
+            raise RuntimeError("no memory")
+        return "well"
+
+    with serving(page) as port:
+        assert get(port, "/?q=x")[0] == 500
+        assert get(port, "/")[1] == "well"
+    assert "no memory" in capfd.readouterr().err
+
+
+def test_what_cannot_be_served(tmp_path: Path, trained: Path, capsys) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        used = str(taken.getsockname()[1])
+        assert main(["serve", str(trained), "--port", used]) == 2
+    assert f"port {used} of 127.0.0.1 is in use: choose another" in capsys.readouterr().err
+    assert main(["serve", str(trained), "--port", "70000"]) == 2
+    assert "from 0 to 65535, not 70000" in capsys.readouterr().err
+    assert main(["serve", str(tmp_path), "--port", "0"]) == 2
+    assert "is not a finished training run (no model/)" in capsys.readouterr().err
+
+
+def test_a_cell_of_a_comparison_is_a_run(trained: Path, tmp_path: Path, capsys) -> None:
+    """Lay a finished run out as `unstale compare` does."""
+    cell = tmp_path / "cells" / "corrected-0"
+    cell.parent.mkdir()
+    shutil.copytree(trained, cell)
+    (cell / "config.yaml").rename(tmp_path / "config.yaml")
+    (cell / "buffer").rename(tmp_path / "buffer")
+    page = open_page(Serve(str(cell)))
+    assert "Before training" in page("which river was deep?")
+    assert not (cell / "index-before").exists()  # the comparison's buffer is the start's
+    assert main(["search", "which river was deep?", "--run", str(cell)]) == 0
+    capsys.readouterr()
+    assert main(["serve", str(tmp_path), "--port", "0"]) == 2
+    assert f"name one of its cells, e.g. {cell}" in capsys.readouterr().err
+    assert main(["answer", "which river was deep?", "--run", str(cell)]) == 2
+    assert "not a finished run of `unstale rag`: it has no reader" in capsys.readouterr().err
+    shutil.rmtree(cell / "model")
+    assert main(["serve", str(cell), "--port", "0"]) == 2
+    assert "no model/" in capsys.readouterr().err
