@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from unstale.cli.main import main
+from unstale.report.escape import escape
 
 FLAGS = "--k 2 --batch-size 8 --corrector-hidden 16 --probe-queries 4 --probe-targets 20".split()
 
@@ -22,7 +23,14 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
     assert "P(y|x)" in shown
     assert shown.count("and number") == 2  # the two targets that it read
     assert main(["report", str(run)]) == 0
-    assert "exact match" in (run / "report.html").read_text().lower()
+    page = (run / "report.html").read_text()
+    assert "exact match" in page.lower()
+    assert len(entry["answers"]) == 8
+    assert "What it answers" in page
+    for answer in entry["answers"]:
+        assert escape(answer["question"]) in page
+    for key, value in {"k": 2, "fusion": "fid", "reader": "tiny"}.items():
+        assert f"<tr><th scope='row'>{key}</th><td>{value}</td></tr>" in page
     assert main(["rag", "--resume", "--output", str(run)]) == 0  # the folder knows its flags
     assert "is finished" in capsys.readouterr().out
     assert main(["verify", str(run)]) == 0
@@ -77,4 +85,4 @@ def test_bad_flags_are_one_clear_line(
 
 def test_ask_what_is_no_run(tmp_path: Path, capsys) -> None:
     assert main(["answer", "who?", "--run", str(tmp_path)]) == 2
-    assert "is not a finished run of `unstale rag`" in capsys.readouterr().err
+    assert "is not a finished training run (no model/)" in capsys.readouterr().err

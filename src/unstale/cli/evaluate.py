@@ -1,14 +1,22 @@
-"""`unstale evaluate`."""
+"""`unstale evaluate`: one model, one dataset or several."""
 
+import re
 import time
+from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from sentence_transformers import SentenceTransformer
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import open_output, save_config
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
+from unstale.files import write_json
 from unstale.integrity import seal
 from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
@@ -16,25 +24,62 @@ from unstale.report.table import print_runs
 
 def run(chosen: options.Evaluate) -> None:
     """Measure a model as it is."""
-    began = time.perf_counter()
-    needs = (chosen.data, chosen.model)
+    needs = (*chosen.data, chosen.model)
     open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
-    dataset = load_dataset(chosen.data)
-    dataset.split(chosen.split)
+    datasets = [load_dataset(name) for name in chosen.data]
+    folders = _folders(datasets)
+    for dataset in datasets:
+        dataset.split(chosen.split)
     model = open_encoder(chosen)
     output = open_output(chosen.output, overwrite=chosen.overwrite)
     save_config(output, "evaluate", chosen)
+    runs = []
+    for dataset, folder in zip(datasets, folders, strict=True):
+        result = _measure(dataset, chosen.split, model, output / folder)
+        runs.append(
+            {"strategy": dataset.name if folder else "none", "model": chosen.model} | result
+        )
+    title = f"{chosen.split} split, in percent"
+    if len(runs) == 1:
+        write_results(output, datasets[0].counts, runs)
+        print_runs(runs, title=f"{datasets[0].name}, {title}")
+    else:
+        average = {m: fmean(r["metrics"][m] for r in runs) for m in runs[0]["metrics"]}
+        names = {"name": ", ".join(dataset.name for dataset in datasets)}
+        results = {"data": names, "runs": runs, "average": average}
+        write_json(output / RESULTS, results)
+        seconds = {"total": sum(r["seconds"]["total"] for r in runs)}
+        mean = runs[0] | {"strategy": "average", "metrics": average, "seconds": seconds}
+        print_runs([*runs, mean], title=f"{len(runs)} datasets, {title}")
+    seal(output)
+    print(f"results: {output / RESULTS}")
+
+
+def _folders(datasets: list[RetrievalDataset]) -> list[str]:
+    """Name a folder for the ranking of each of several datasets; one needs none."""
+    if len(datasets) == 1:
+        return [""]
+    names = [re.sub(r"[^\w.-]+", "-", dataset.name).strip(".-") for dataset in datasets]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"--data names {', '.join(sorted(twice))} twice")
+    return names
+
+
+def _measure(
+    dataset: RetrievalDataset, split: str, model: SentenceTransformer, folder: Path
+) -> dict[str, Any]:
+    """Measure on one dataset, and write its ranking."""
+    began = time.perf_counter()
     tokens = target_tokens(model, dataset)
-    evaluate = Evaluator(dataset, chosen.split, tokens)
+    evaluate = Evaluator(dataset, split, tokens)
     metrics = evaluate(model)
-    evaluate.save(output, "unstale")
+    evaluate.save(folder, "unstale")
     seconds = time.perf_counter() - began
-    result: dict[str, Any] = {
-        "strategy": "none",
+    return {
+        "data": dataset.counts,
         "seed": None,
         "steps": 0,
-        "split": chosen.split,
-        "model": chosen.model,
+        "split": split,
         "initial_metrics": metrics,
         "metrics": metrics,
         "targets_reembedded": 0,
@@ -46,7 +91,3 @@ def run(chosen: options.Evaluate) -> None:
         "truncated_targets": tokens.truncated,
         "freshness": [],
     }
-    write_results(output, dataset.counts, [result])
-    seal(output)
-    print_runs([result], title=f"{dataset.name}, {chosen.split} split, in percent")
-    print(f"results: {output / RESULTS}")

@@ -25,6 +25,8 @@ def add_flags(parser: ArgumentParser, kind: type) -> None:
         elif hints[field.name] is bool:
             action = ActionYesNo(yes_prefix="", no_prefix="no-")
             parser.add_argument(flag, action=action, default=default, help=help_text)
+        elif hints[field.name] == list[str]:
+            parser.add_argument(flag, type=str, nargs="+", default=default, help=help_text)
         else:
             parser.add_argument(flag, type=hints[field.name], default=default, help=help_text)
 

@@ -230,14 +230,15 @@ class Embed(Output, Encoder):
 
 @dataclass
 class Evaluate(Output, Encoder):
-    """Evaluate. Writes results.json with one run, and a TREC run file.
+    """Evaluate. Writes results.json with an entry and a TREC run file for each dataset.
 
     Args:
-        data: A file or folder in any format that unstale reads, a name on the hub, or docstrings.
+        data: Files or folders in any format that unstale reads, names on the hub, or docstrings;
+            several are parted by spaces.
         split: The split to measure on.
     """
 
-    data: str = "docstrings"
+    data: list[str] = field(default_factory=lambda: ["docstrings"])
     split: str = "test"
 
 

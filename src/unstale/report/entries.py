@@ -36,6 +36,16 @@ class Example:
 
 @final
 @dataclass(frozen=True)
+class Answer:
+    """A question, what a reader said, and what would have been right."""
+
+    question: str
+    said: str
+    gold: Sequence[str]
+
+
+@final
+@dataclass(frozen=True)
 class Entry:
     """One run; what a results.json leaves out is None or empty."""
 
@@ -52,6 +62,7 @@ class Entry:
     freshness: Sequence[Record]
     curve: Sequence[Record]
     examples: Sequence[Example]
+    answers: Sequence[Answer]
 
 
 @final
@@ -64,8 +75,9 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name the strategy for a reader; a model that was only measured has none."""
-        return self.strategy if any(e.steps for e in self.entries) else "as it is"
+        """Name the strategy, or the data, for a reader; a model that was only measured has none."""
+        measured = self.strategy == "none" and not any(e.steps for e in self.entries)
+        return "as it is" if measured else self.strategy
 
     def of(self, value: Callable[[Entry], float | None]) -> list[float]:
         """List a value over the seeds, where it is there."""
@@ -179,6 +191,10 @@ def _entry(run: object, where: str) -> Entry:
             _example(e, f"{where}: `examples`, number {i}")
             for i, e in enumerate(_records(run.get("examples"), f"{where}: `examples`"), 1)
         ],
+        answers=[
+            _answer(a, f"{where}: `answers`, number {i}")
+            for i, a in enumerate(_records(run.get("answers"), f"{where}: `answers`"), 1)
+        ],
     )
 
 
@@ -198,6 +214,17 @@ def _records(value: object, where: str) -> list[Record]:
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise InputError(f"{where} must be a list of objects, got {_short(value)}")
     return value
+
+
+def _answer(value: Record, where: str) -> Answer:
+    gold = value.get("gold")
+    if not isinstance(gold, list):
+        raise InputError(f"{where}: `gold` must be a list of texts, got {_short(gold)}")
+    return Answer(
+        question=_text(value.get("question"), f"{where}: `question`"),
+        said=_text(value.get("answer"), f"{where}: `answer`"),
+        gold=[_text(text, f"{where}: `gold`") for text in gold],
+    )
 
 
 def _example(value: Record, where: str) -> Example:

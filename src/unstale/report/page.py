@@ -6,6 +6,7 @@ from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
+from unstale.report.answers import answers_html
 from unstale.report.entries import Group, Record, group_runs, headline, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.examples import examples_html
@@ -17,7 +18,8 @@ from unstale.report.words import key_figures, sentences
 PAGE = "report.html"
 # What a reader may want to know of a run's flags; paths of one machine are not among it.
 _RECIPE = (
-    "model towers layers query_prompt target_prompt query_max_length target_max_length steps "
+    "model retriever reader k fusion likelihood reader_lr reader_max_length answer_length "
+    "towers layers query_prompt target_prompt query_max_length target_max_length steps "
     "batch_size hard_negatives uniform_negatives free_negatives share_candidates sampling "
     "scale learning_rate dropout corrector_hidden corrector_lr corrector_weight "
     "corrector_loss corrector_anchor memory refresh full_refreshes subset_size sample_size "
@@ -55,6 +57,7 @@ def build_page(results: Record, settings: Record, *, source: object = RESULTS) -
             "label. A stale cache offers what an older encoder confused.",
             examples_html(groups),
         ),
+        _section("What it answers", "", answers_html(groups)),
         _recipe(settings),
     ]
     # The policy forbids scripts and anything from elsewhere, whatever a text may contain.
@@ -139,6 +142,7 @@ def _switch(choices: dict[str, str]) -> str:
 
 
 def _recipe(settings: Record) -> str:
+    settings = settings | _object(settings.get("rag"))  # a comparison's flags for Algorithm 2
     rows = "".join(
         f"<tr><th scope='row'>{escape(key)}</th><td>{escape(settings[key])}</td></tr>"
         for key in _RECIPE

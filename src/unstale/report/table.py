@@ -7,6 +7,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from unstale.report.markdown import percent
+
 SHOWN = {
     "exact_match": "EM",
     "f1": "F1",
@@ -33,7 +35,8 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
         table.add_row("before", *_percent(runs[0]["initial_metrics"], columns), "", "", "")
     for run in runs:
         seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
-        name = f"{run['strategy']}{seed}" if run["steps"] else "as it is"
+        measured = run["strategy"] == "none" and not run["steps"]
+        name = "as it is" if measured else f"{run['strategy']}{seed}"
         seconds = f"{run['seconds']['total']:.0f} s"
         reembedded = f"{run['targets_reembedded']:,}"
         table.add_row(name, *_percent(run["metrics"], columns), _seen(run), reembedded, seconds)
@@ -97,8 +100,7 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     table.add_row("before", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
-        std = summary["std"][strategy]
-        cells = [f"{100 * mean[m]:.1f}±{100 * std[m]:.1f}" if m in mean else "" for m in columns]
+        cells = [percent([r["metrics"][m] for r in own]) if m in mean else "" for m in columns]
         gap = summary["gap_recovered"].get(strategy, {}).get(judged)
         p = summary["p_value"].get("stale", {}).get(strategy, {}).get(judged)
         speed = sum(run["steps_per_second"] for run in own) / len(own)
