@@ -12,7 +12,7 @@ PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow fuzz audit test-browser check format bench docs clean
+.PHONY: help install demo test test-slow fuzz audit test-browser check format bench docs wheel clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ audit: install ## Compare the pinned dependencies with published advisories (nee
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
-test-browser: install ## Run the tests that open a report in Chromium (installs it, on Debian)
+test-browser: install ## Run the tests that open our pages in Chromium (installs it, on Debian)
 	command -v chromium || (apt-get update && apt-get install --yes --no-install-recommends chromium)
 	$(PYTEST) -m browser $(ARGS)
 
@@ -61,6 +61,14 @@ bench: install ## Run every script in benchmarks/
 
 docs: install ## Build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict
+
+wheel: install ## Build the wheel into dist/, install it in an empty environment, and try it
+	rm -rf dist build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[offline]"
+	cd build && wheel/bin/unstale --help > /dev/null
+	cd build && $(OFFLINE) wheel/bin/unstale demo --steps 5 --output wheel/run
 
 clean: ## Delete caches and built files; .venv and runs stay
 	rm -rf site dist build .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
