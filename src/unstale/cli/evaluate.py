@@ -36,9 +36,8 @@ def run(chosen: options.Evaluate) -> None:
     runs = []
     for dataset, folder in zip(datasets, folders, strict=True):
         result = _measure(dataset, chosen.split, model, output / folder)
-        runs.append(
-            {"strategy": dataset.name if folder else "none", "model": chosen.model} | result
-        )
+        named = {"strategy": dataset.name, "data": dataset.counts} if folder else {}
+        runs.append({"strategy": "none", "model": chosen.model} | result | named)
     title = f"{chosen.split} split, in percent"
     if len(runs) == 1:
         write_results(output, datasets[0].counts, runs)
@@ -76,7 +75,6 @@ def _measure(
     evaluate.save(folder, "unstale")
     seconds = time.perf_counter() - began
     return {
-        "data": dataset.counts,
         "seed": None,
         "steps": 0,
         "split": split,

@@ -50,6 +50,7 @@ class Entry:
     """One run; what a results.json leaves out is None or empty."""
 
     strategy: str
+    data: str | None  # of a model that was measured on several
     seed: int | None
     steps: int
     split: str
@@ -75,9 +76,10 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name the strategy, or the data, for a reader; a model that was only measured has none."""
-        measured = self.strategy == "none" and not any(e.steps for e in self.entries)
-        return "as it is" if measured else self.strategy
+        """Name the strategy, or the data of a model that was only measured, for a reader."""
+        if any(e.steps for e in self.entries):
+            return self.strategy
+        return self.entries[0].data or "as it is"
 
     def of(self, value: Callable[[Entry], float | None]) -> list[float]:
         """List a value over the seeds, where it is there."""
@@ -166,6 +168,7 @@ def _entry(run: object, where: str) -> Entry:
     if not isinstance(strategy := run.get("strategy"), str):
         raise InputError(f"{where}: `strategy` must be a string, got {_short(strategy)}")
     seconds = run["seconds"] if isinstance(run.get("seconds"), dict) else {}
+    data = run["data"] if isinstance(run.get("data"), dict) else {}
     total, training = number(seconds.get("total")), number(seconds.get("training"))
     seed, embedded = number(run.get("seed")), number(run.get("targets_reembedded"))
     if embedded is not None:
@@ -176,6 +179,7 @@ def _entry(run: object, where: str) -> Entry:
         curve = [{"step": 0, "seconds": 0.0, **initial}, *curve]
     return Entry(
         strategy=strategy,
+        data=str(data["name"]) if "name" in data else None,
         seed=None if seed is None else int(seed),
         steps=int(number(run.get("steps")) or 0),
         split=str(run.get("split", "test")),

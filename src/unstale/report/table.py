@@ -35,7 +35,7 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
         table.add_row("before", *_percent(runs[0]["initial_metrics"], columns), "", "", "")
     for run in runs:
         seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
-        measured = run["strategy"] == "none" and not run["steps"]
+        measured = not run["steps"] and "data" not in run
         name = "as it is" if measured else f"{run['strategy']}{seed}"
         seconds = f"{run['seconds']['total']:.0f} s"
         reembedded = f"{run['targets_reembedded']:,}"
