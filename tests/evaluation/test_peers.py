@@ -48,6 +48,7 @@ def test_information_retrieval_evaluator(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # mteb calls what mteb and sentence-transformers renamed
 def test_mteb(judged: RetrievalDataset, static_model: SentenceTransformer, tmp_path: Path) -> None:
     """Export the model, load it anew, and run it through mteb on the same data as a task."""
     mteb = pytest.importorskip("mteb", reason="mteb is not installed: pip install unstale[mteb]")
