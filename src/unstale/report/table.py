@@ -100,7 +100,8 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     table.add_row("before", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
-        cells = [percent([r["metrics"][m] for r in own]) if m in mean else "" for m in columns]
+        values = [[r["metrics"][m] for r in own] if m in mean else [] for m in columns]
+        cells = [percent(v).replace(" ", "") if v else "" for v in values]  # a narrow table
         gap = summary["gap_recovered"].get(strategy, {}).get(judged)
         p = summary["p_value"].get("stale", {}).get(strategy, {}).get(judged)
         speed = sum(run["steps_per_second"] for run in own) / len(own)
