@@ -38,8 +38,9 @@ def torchrun(count: int, *command: str, check: bool = True) -> subprocess.Comple
 
 
 CASES = {
-    "corrected": {},
-    "apart": {"share_candidates": False, "sampling": "gumbel"},
+    "free": {},
+    "corrected": {"strategy": "corrected"},
+    "apart": {"strategy": "corrected", "share_candidates": False, "sampling": "gumbel"},
     "exhaustive": {"strategy": "exhaustive"},
     "stochastic": {"strategy": "stochastic", "subset_size": 40},
     "in-batch": {"strategy": "in-batch"},
@@ -52,9 +53,9 @@ CASES = {
 @pytest.mark.parametrize(
     ("case", "count"),
     [
-        ("corrected", 2),
+        ("free", 2),
         *(pytest.param(c, 4, marks=pytest.mark.slow) for c in ("corrected", "rag")),
-        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "corrected"),
+        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "free"),
     ],
 )
 def test_several_processes_do_what_one_does(
@@ -67,7 +68,7 @@ def test_several_processes_do_what_one_does(
     torchrun(count, SCRIPT, str(many), *words, "20", json.dumps(CASES[case]))
     one, several = (load_file(d / "gradients.safetensors") for d in (tmp_path / "one", many))
     assert one.keys() == several.keys()
-    assert any("network" in name for name in one) == (case in ("corrected", "apart", "rag"))
+    assert any("network" in name for name in one) == (case in ("free", "corrected", "apart", "rag"))
     for name, gradient in one.items():
         torch.testing.assert_close(several[name], gradient, atol=1e-5, rtol=0, msg=name)
     ours, theirs = (json.loads((d / "trace.json").read_text()) for d in (many, tmp_path / "one"))
@@ -83,7 +84,10 @@ def test_several_processes_do_what_one_does(
 
 SMALL = """--steps 6 --batch-size 8 --corrector-hidden 24 --probe-queries 8 --probe-targets 40
 --layers 1 --towers separate --save-steps 2 --device cpu"""
-OWN = {"train": ["--hard-negatives", "2"], "rag": ["--k", "2", "--reader-max-length", "48"]}
+OWN = {
+    "train": ["--strategy", "corrected", "--hard-negatives", "2"],
+    "rag": ["--k", "2", "--reader-max-length", "48"],
+}
 STEP = {
     "train": "unstale.training.algorithm1:FreshNegativesLoss.forward",
     "rag": "unstale.rag.algorithm2:RetrieverReaderLoss.forward",

@@ -39,7 +39,7 @@ def test_results_have_the_promised_form(run: Path) -> None:
     assert set(entry["metrics"]) == set(entry["initial_metrics"]) == METRICS
     assert all(0 <= v <= 1 for v in entry["metrics"].values())
     assert (entry["strategy"], entry["seed"], entry["steps"], entry["split"]) == (
-        "corrected",
+        "corrected-free",
         0,
         4,
         "test",
@@ -80,7 +80,7 @@ def test_evaluate_agrees_with_the_run(
     assert measured == pytest.approx(trained)
     assert "nDCG@10" in capsys.readouterr().out
     assert (tmp_path / "e" / "test.run").read_text() == (run / "test.run").read_text().replace(
-        " corrected\n", " unstale\n"
+        " corrected-free\n", " unstale\n"
     )
 
 
@@ -159,7 +159,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--data", "/no/such/data"], "and no built-in set (docstrings, facts)"),
         (["--data", "docstrings:no_such_package"], "cannot find the package 'no_such_package'"),
         (["--eval-split", "validation"], "no split 'validation'"),
-        (["--hard-negatives", "120"], "cannot take 121 negatives a query from 120 targets"),
+        (["--hard-negatives", "117"], "cannot take 121 negatives a query from 120 targets"),
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "0"], "steps and batch size must be at least 1"),
         (["--scale", "0"], "expected scale > 0"),

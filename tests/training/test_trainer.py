@@ -17,6 +17,7 @@ from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.training.job import train
 
 SMALL = {
+    "strategy": "corrected",
     "steps": 6,
     "batch_size": 8,
     "hard_negatives": 2,
@@ -154,9 +155,9 @@ def test_freezing_needs_separate_towers_and_freezes_one(
 ) -> None:
     tied = load_encoder(str(bert_folder), device="cpu")
     with pytest.raises(InputError, match="needs separate towers"):
-        train(dataset, tied, tmp_path / "tied", strategy="stale-frozen", **SMALL)
+        train(dataset, tied, tmp_path / "tied", **SMALL | {"strategy": "stale-frozen"})
     before, model = start(), start()
-    train(dataset, model, tmp_path / "run", strategy="stale-frozen", **SMALL)
+    train(dataset, model, tmp_path / "run", **SMALL | {"strategy": "stale-frozen"})
     tokens = target_tokens(model, dataset, progress=False)
     rows = np.arange(len(tokens))
     from unstale.encoders.embed import embed_queries, embed_targets

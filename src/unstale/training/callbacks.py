@@ -85,7 +85,7 @@ class Steps(TrainerCallback):
         counters.training_seconds += now - self.clock
         self.clock = now
 
-    def log(self, values: Mapping[str, float]) -> None:
+    def log(self, values: Mapping[str, float | int]) -> None:
         """Log something more; what the trainer was to log at this step it still will."""
         asked = self.trainer.control.should_log
         self.trainer.log(dict(values))
