@@ -8,7 +8,8 @@ import pytest
 
 from unstale.cli.main import main
 
-SMALL = "--strategy corrected --steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
+SMALL = """--strategy corrected --steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24
+--probe-targets 40"""
 
 
 def train(beir: Path, output: Path, *more: str) -> int:
