@@ -12,7 +12,7 @@ PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow fuzz audit test-browser check format bench docs wheel clean
+.PHONY: help install demo test test-slow fuzz audit test-browser check format bench site docs wheel clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,11 @@ bench: install ## Run every script in benchmarks/
 		echo "== $$script"; $(OFFLINE) $(BIN)/python $$script; \
 	done
 
-docs: install ## Build the documentation into site/; a warning is an error
-	$(BIN)/mkdocs build --strict
+site: install ## Build the documentation into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs: site ## The same, and run every command in it, on small data (PAGES="docs/rag.md" to choose)
+	$(OFFLINE) $(BIN)/python -m scripts.run_docs $(PAGES)
 
 wheel: install ## Build the wheel into dist/, install it in an empty environment, and try it
 	rm -rf dist build/wheel

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from scripts.documented import ROOT, Command
+
 from unstale.cli.main import COMMANDS, parser
 
 # What a page writes for a number that the reader has.
@@ -57,7 +58,9 @@ def _script(words: Sequence[str]) -> None:
     flags = [word.partition("=")[0] for word in words if word.startswith("--")]
     known = set(re.findall(r'"(--[\w-]+)"', (ROOT / words[0]).read_text("utf-8")))
     if words[0] in _PASS_ON:
-        known |= set(re.findall(r'"(--[\w-]+)"', (ROOT / "experiments/paper.py").read_text("utf-8")))
+        known |= set(
+            re.findall(r'"(--[\w-]+)"', (ROOT / "experiments/paper.py").read_text("utf-8"))
+        )
         own = [i for i, word in enumerate(words) if word.startswith("--") and word not in known]
         for i in own:
             _unstale(["train", *words[i : i + 2]])

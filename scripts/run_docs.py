@@ -50,7 +50,7 @@ SHORTER = {
     "compare": {"--steps": "2", "--batch-size": "8", "--seeds": "0", "--probe-targets": "32"},
     "rag": {"--steps": "2", "--batch-size": "4", "--eval-questions": "4", "--probe-targets": "32"},
     "correct": {"--fraction": "0.5"},
-    "doctor": {"--seconds": "10"},
+    "doctor": {"--seconds": "10", "--steps": "4", "--batch-size": "8"},
     "hidden-units": _GRID,
     "uniform-negatives": _GRID,
     "starting-points": _GRID,
@@ -137,11 +137,15 @@ def main(chosen: Sequence[str]) -> int:
     from scripts.small_world import make_world
 
     found = [c for c in commands() if not chosen or c.page in chosen]
-    failed, skipped = 0, 0
+    failed, skipped, done = 0, 0, set()
     with tempfile.TemporaryDirectory(prefix="docs-") as scratch:
         make_world(Path(scratch))
         os.chdir(scratch)
         for command in found:
+            if command.words in done:
+                skipped += 1
+                print(f"as above       {command}", flush=True)
+                continue
             if why := reason_to_skip(command):
                 check(command)
                 skipped += 1
@@ -149,13 +153,16 @@ def main(chosen: Sequence[str]) -> int:
                 continue
             began = time.perf_counter()
             wrong = run(shorten(command.words))
+            done.add(command.words)
             failed += wrong is not None
             took = time.perf_counter() - began
             print(f"{'FAILED' if wrong else 'ran'}  {took:4.0f} s  {command}", flush=True)
             if wrong:
                 print(wrong, flush=True)
         os.chdir(ROOT)
-    print(f"{len(found) - skipped - failed} ran, {failed} failed, {skipped} only parsed")
+    print(
+        f"{len(found) - skipped - failed} ran, {failed} failed, {skipped} only parsed or the same"
+    )
     print("links to elsewhere, not followed:", *external_links(), sep="\n  ")
     return failed
 

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from scripts.check_command import check
 from scripts.documented import Command, commands, inline_commands, pages
 
@@ -56,7 +55,11 @@ def test_code_named_beside_an_equation_exists() -> None:
 def test_every_message_of_the_troubleshooting_can_be_said() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
     firsts = re.findall(r"^\| (`.*?) \| ", text, re.MULTILINE)
-    quoted = [m[1] for cell in firsts for m in re.findall(r"(``? ?)(.+?)(?: ?\1)", cell.replace("`` ", "``"))]
+    quoted = [
+        m[1]
+        for cell in firsts
+        for m in re.findall(r"(``? ?)(.+?)(?: ?\1)", cell.replace("`` ", "``"))
+    ]
     assert len(quoted) > 70
     said = messages()
     for message in quoted:
