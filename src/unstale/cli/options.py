@@ -88,7 +88,7 @@ class Train(Output, Filtering, Encoder):
         scale: The paper's beta, 1/temperature; default: 20 for cosines, 1 for dot products.
         learn_scale: Train the scale, too, at the corrector's learning rate.
         mini_batch_size: Encode so many texts at a time (GradCache): the same gradients with the
-            memory of a mini-batch, for about a third more time; 0 for all at once.
+            memory of a mini-batch, and one more forward pass; 0 for all at once.
         matryoshka_dims: Also train the first so many dimensions as vectors of their own, e.g.
             [256,128,64].
         learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.

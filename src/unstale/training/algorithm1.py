@@ -46,7 +46,7 @@ class FreshNegativesLoss(nn.Module):
         share_candidates: Let every query of the batch see the candidates of all, as in the
             paper's appendix; otherwise each sees its own.
         mini_batch_size: Encode so many texts at a time and compute them again on the way back
-            (GradCache): the same gradients with less memory, for a third more time. 0: all at once.
+            (GradCache): the same gradients with less memory, for one more pass. 0: all at once.
         matryoshka_dims: Train the first so many dimensions, too, as vectors of their own; the task
             loss is the mean over these and the whole. Candidates are mined by the whole.
         learn_scale: Train the scale, from `scale` on, at the corrector's learning rate.
