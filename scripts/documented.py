@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(unstale [a-z-]+(?:\s[^`]*)?)`")
+_INLINE = re.compile(r"`(unstale [a-z]+(?:\s[^`]*)?)`")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _EXTERNAL = re.compile(r"\]\((https?://[^)\s]+)\)")
 

@@ -80,12 +80,7 @@ DRY = ("experiments/nq.py", "experiments/msmarco.py")
 
 
 def shorten(words: Sequence[str]) -> list[str]:
-    """Apply the tables to a command: what is to be run for it here.
-
-    Example:
-        >>> shorten(["unstale", "train", "--data", "docstrings", "--steps", "2000"])[2:6]
-        ['--data', 'my-data', '--steps', '4']
-    """
+    """Apply the tables to a command: what is to be run for it here."""
     words = INSTEAD.get(" ".join(words), "").split() or list(words)
     short = [WORDS.get(word, word) for word in words]
     if "--resume" in short:  # the folder knows its flags, and refuses others

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from scripts.check_command import check
 from scripts.documented import Command, commands, inline_commands, pages
+from scripts.run_docs import SHORTER, SKIPPED, reason_to_skip, shorten
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "unstale"
@@ -42,6 +43,38 @@ def test_every_command_could_be_typed() -> None:
 def test_what_could_not_be_typed_is_told(line: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         check(Command("page.md", 1, tuple(line.split())))
+
+
+@pytest.mark.parametrize(
+    ("line", "run"),
+    [
+        (
+            "unstale embed --data docstrings --output old",
+            "unstale embed --data my-data --output old",
+        ),
+        (
+            "unstale rag --data facts --steps 400 --save-steps 500",
+            "unstale rag --data facts --steps 2 --save-steps 2 --batch-size 4 --eval-questions 4 "
+            "--probe-targets 32",
+        ),
+        (
+            "unstale experiment toy-circle --output runs/toy",
+            "unstale experiment toy-circle --output runs/toy --set.epochs 5",
+        ),
+        ("unstale train --resume --output RUN", "unstale train --resume --output RUN"),
+        ("make demo", "unstale demo --output runs/demo --steps 3"),
+        ("python experiments/nq.py --data D", "python experiments/nq.py --data D --dry-run"),
+    ],
+)
+def test_a_command_is_run_as_it_is_but_shorter(line: str, run: str) -> None:
+    assert shorten(line.split()) == run.split()
+
+
+def test_the_tables_of_what_is_shortened_and_skipped_are_needed() -> None:
+    words = {word for command in commands() for word in command.words}
+    assert words >= SKIPPED.keys()
+    assert words | {"demo"} >= SHORTER.keys()
+    assert sum(reason_to_skip(c) is None for c in commands()) > 50
 
 
 def test_code_named_beside_an_equation_exists() -> None:
