@@ -67,6 +67,8 @@ SHORTER = {
     "benchmarks/corrector.py": {"--steps": "4"},
     "benchmarks/search.py": {"--rounds": "1", "--targets": "2000", "--steps": "5"},
     "benchmarks/rag_step.py": {"--steps": "2"},
+    "benchmarks/vs_sentence_transformers.py": {"--steps": "2", "--batch-size": "8"}
+    | {"--large-batch": "16"},
 }
 # Flags that are made smaller where they are given.
 WHERE_GIVEN = {
