@@ -38,7 +38,8 @@ def check(command: Command) -> None:
 
 
 def _unstale(words: Sequence[str], *, inline: bool = False) -> None:
-    _each("command", words[:1], COMMANDS)
+    if words[:1] != ["--help"]:
+        _each("command", words[:1], COMMANDS)
     if inline and len(words) == 1:  # its name alone, in a sentence
         return
     if "--config" in words:  # a file of the reader's

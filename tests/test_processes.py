@@ -105,7 +105,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("command", "before", "after"),
     [
-        ("train", 2, 1),
+        pytest.param("train", 2, 1, marks=pytest.mark.slow),
         pytest.param("train", 4, 2, marks=pytest.mark.slow),
         pytest.param("rag", 2, 1, marks=pytest.mark.slow),
     ],

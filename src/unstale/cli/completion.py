@@ -5,6 +5,7 @@ from unstale.cli.options_care import Completion
 
 def run(chosen: Completion) -> None:
     """Print the script; it is made of the same parser that reads the command line."""
-    from unstale.cli.main import parser  # not above: main imports the commands by name
+    from unstale.cli.main import build_parser  # not above: main imports the commands by name
 
-    print(parser().get_completion_script(f"shtab-{chosen.shell}"))
+    # One of its own: a parser that made a script cannot parse any more.
+    print(build_parser().get_completion_script(f"shtab-{chosen.shell}"))

@@ -173,6 +173,11 @@ def parse(words: Sequence[str]) -> Namespace:
 
 @cache
 def parser() -> ArgumentParser:
+    """Return the parser, built once."""
+    return build_parser()
+
+
+def build_parser() -> ArgumentParser:
     """Build the parser; each command also reads its flags from `--config FILE.yaml`."""
     from unstale import __version__
 
