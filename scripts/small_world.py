@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from unstale.cli.main import main as unstale
 
-BEIR = "my-data squad-open scifact arguana my-questions D".split()
+BEIR = "my-data small-docstrings squad-open scifact arguana my-questions D".split()
 DPR = ["nq"]
 MODELS = "M MODEL all-MiniLM-L6-v2 sentence-transformers/all-MiniLM-L6-v2".split()
 MODELS += ["sentence-transformers/all-mpnet-base-v2"]

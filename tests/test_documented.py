@@ -50,7 +50,7 @@ def test_what_could_not_be_typed_is_told(line: str, told: str) -> None:
     [
         (
             "unstale embed --data docstrings --output old",
-            "unstale embed --data my-data --output old",
+            "unstale embed --data small-docstrings --output old",
         ),
         (
             "unstale rag --data facts --steps 400 --save-steps 500",
