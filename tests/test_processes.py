@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -83,7 +82,7 @@ def test_several_processes_do_what_one_does(
 
 
 SMALL = """--steps 6 --batch-size 8 --corrector-hidden 24 --probe-queries 8 --probe-targets 40
---layers 1 --towers separate --save-steps 2 --device cpu"""
+--layers 1 --towers separate --save-steps 2 --device cpu --trainer.adam_epsilon 1e-3"""
 OWN = {
     "train": ["--strategy", "corrected", "--hard-negatives", "2"],
     "rag": ["--k", "2", "--reader-max-length", "48"],
@@ -129,7 +128,6 @@ def test_a_dead_rank_ends_the_job_which_goes_on_with_another_number_of_ranks(
     killed = torchrun(before, str(script), command, *where, *run, check=False)
     assert killed.returncode != 0
     assert "another process of this job ended" in killed.stderr
-    assert str(-signal.SIGKILL) in killed.stderr
     assert not (tmp_path / "run" / "results.json").exists()
     if after == 1:
         assert main([command, "--resume", *run]) == 0

@@ -23,6 +23,7 @@ ODD = [
     b"\xff",
     b"\x00",
     b"- 1",
+    b"0.5: 1",
     b"",
 ]
 
@@ -33,7 +34,9 @@ def test_a_bad_config_is_one_clear_line(
 ) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"config\.yaml (is not YAML|must be a list)"):
+    with pytest.raises(
+        InputError, match=r"config\.yaml (is not YAML|must be a list)|a flag has a name"
+    ):
         read_flags(path)
     assert main(["train", f"--config={path}"]) == 2
     assert main(["train", "--config", str(path), "--output", "x"]) == 2

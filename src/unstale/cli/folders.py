@@ -155,6 +155,9 @@ def read_flags(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
     if not isinstance(values, dict):
         raise InputError(f"{path} must be a list of flags and values")
+    for key in values:
+        if not isinstance(key, str):
+            raise InputError(f"{path}: a flag has a name, not {key!r}")
     return values
 
 

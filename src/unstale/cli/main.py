@@ -168,7 +168,10 @@ def parse(words: Sequence[str]) -> Namespace:
         path = Path(value if equals else "".join(words[i + 1 : i + 2]))
         if flag == "--config" and path.is_file():
             read_flags(path)
-    return parser().parse_args(words)
+    try:
+        return parser().parse_args(words)
+    except RecursionError:  # a value of brackets in brackets, on the line or in a file
+        raise InputError("a flag's value is nested too deeply") from None
 
 
 @cache
