@@ -35,7 +35,7 @@ def test_a_bad_config_is_one_clear_line(
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     with pytest.raises(
-        InputError, match=r"config\.yaml (is not YAML|must be a list)|a flag has a name"
+        InputError, match=r"config\.yaml (is not YAML|must hold flags)|a flag has a name"
     ):
         read_flags(path)
     assert main(["train", f"--config={path}"]) == 2

@@ -154,7 +154,7 @@ def read_flags(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, *_ODD) as error:
         raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
     if not isinstance(values, dict):
-        raise InputError(f"{path} must be a list of flags and values")
+        raise InputError(f"{path} must hold flags and their values, `steps: 300`")
     for key in values:
         if not isinstance(key, str):
             raise InputError(f"{path}: a flag has a name, not {key!r}")

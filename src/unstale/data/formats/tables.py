@@ -65,7 +65,7 @@ def _write_jsonl(path: Path, names: list[str], table: Iterable[list[str | None]]
 def _read_parquet(path: Path, progress: bool) -> Rows:
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
         raise InputError(f"{path} is not a parquet file ({error})") from None
     row = 0
     with count_bar(file.metadata.num_rows, path.name, "row", progress) as bar:
