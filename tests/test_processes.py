@@ -141,7 +141,8 @@ def test_a_dead_rank_ends_the_job_which_goes_on_with_another_number_of_ranks(
     assert last["kl_corrected"] == pytest.approx(expected["kl_corrected"], rel=0.02)
     assert ours["targets_trained"] == pytest.approx(theirs["targets_trained"], rel=0.02)
     saved = load_file(tmp_path / "run" / "checkpoints" / "checkpoint-6" / "miner.safetensors")
-    assert after > 1 or len(saved["miner.memory.residual"]) == 120  # whole again
+    rows = [len(v) for name, v in saved.items() if name.endswith("memory.residual")]
+    assert after > 1 or rows == [120]  # whole again
 
 
 @pytest.mark.slow
