@@ -56,7 +56,7 @@ SHORTER = {
     "starting-points": _GRID,
     "sampling": _GRID,
     "hard-negatives": _GRID,
-    "quality-per-second": _GRID | {"--set.steps": "20", "--set.points": "1"},
+    "quality-per-second": _GRID | {"--set.steps": "8", "--set.points": "1"},
     "generalization": {"--set.queries": "1", "--set.epochs": "2", "--set.signs": "1"},
     "synthetic-parameters": {"--set.epochs": "2", "--set.gains": "1"},
     "synthetic-samples": {"--set.epochs": "2", "--set.repeats": "1"},
