@@ -35,6 +35,7 @@ WAYS = {
     ("stale", "exact"): {"strategy": "stale"},
     ("corrected", "exact"): {"strategy": "corrected", "search": "exact"},
     ("corrected", "rolling"): {"strategy": "corrected", "search": "rolling"},
+    ("corrected-free", "rolling"): {"strategy": "corrected-free", "search": "rolling"},
 }
 TINY = {"name": "tiny", "towers": "separate", "device": "cpu"}
 MINILM = TINY | {"name": str(get_model_path()), "layers": 2}
@@ -57,7 +58,7 @@ def planned(model: SentenceTransformer, dataset: RetrievalDataset, tokens: int) 
         query_flops=encoder_flops(model, 12),
         steps=MANY,
     )
-    rates = calibrate(model, job, tokens, bandwidth=1e10)
+    rates, _ = calibrate(model, job, tokens, bandwidth=1e10)
     return {(c.strategy, c.search): c.seconds for c in costs(job, rates)}
 
 
@@ -68,7 +69,7 @@ def took(dataset: RetrievalDataset, encoder: dict, buffer: Path, way: dict, top:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             entry = train(
                 dataset, load_encoder(**encoder), Path(tempfile.mkdtemp(dir=top)), **way,
-                steps=steps, batch_size=BATCH, hard_negatives=4, uniform_negatives=1,
+                steps=steps, batch_size=BATCH,
                 corrector_hidden=(HIDDEN,), buffer=buffer, meter_steps=1000, probe_queries=1,
                 probe_targets=1, progress=False,
             )  # fmt: skip

@@ -9,7 +9,7 @@ from functools import cache
 
 from scripts.documented import ROOT, Command
 
-from unstale.cli.main import COMMANDS, parser
+from unstale.cli.main import COMMANDS, parse
 
 # What a page writes for a number that the reader has.
 NUMBERS = {"N": "21000000"}
@@ -45,13 +45,8 @@ def _unstale(words: Sequence[str], *, inline: bool = False) -> None:
     if "--config" in words:  # a file of the reader's
         place = words.index("--config")
         words = [*words[:place], *words[place + 2 :]]
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            parser().parse_args([NUMBERS.get(word, word) for word in words])
-    except SystemExit as end:
-        if end.code:
-            raise ValueError(" ".join(said.getvalue().split())) from None
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):  # --help
+        parse([NUMBERS.get(word, word) for word in words])
 
 
 def _script(words: Sequence[str]) -> None:

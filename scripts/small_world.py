@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def make_world(folder: Path) -> None:
     first = folder / BEIR[0]
     pairs = _write_beir(first)
     for name in BEIR[1:]:
-        (folder / name).symlink_to(first)
+        shutil.copytree(first, folder / name)  # a link would have the name of what it leads to
     for name in DPR:
         unstale(["convert", "--data", str(first), "--to", "dpr", "--output", str(folder / name)])
     with (folder / "faq.csv").open("w", newline="", encoding="utf-8") as file:

@@ -188,10 +188,24 @@ def test_bad_input_is_one_clear_line_and_writes_nothing(
 def test_a_bad_flag_value_is_named(
     beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as stop:
-        train(beir, tmp_path / "run", "--steps", "many")
-    assert stop.value.code == 2
-    assert "steps" in capsys.readouterr().err
+    assert train(beir, tmp_path / "run", "--steps", "many") == 2
+    error = capsys.readouterr().err
+    assert "steps" in error
+    assert "usage" not in error  # a page of it would hide the error
+    assert train(beir, tmp_path / "run", "--stepz", "3") == 2
+    assert "did you mean --steps?" in capsys.readouterr().err
+
+
+def test_a_wrong_key_in_a_config_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "mine.yaml"
+    for text, said in [("batch_sizes: 3\n", "--batch-size?"), ("steps: many\n", "many")]:
+        config.write_text(text)
+        assert main(["train", "--config", str(config)]) == 2
+        error = capsys.readouterr().err
+        assert str(config) in error
+        assert said in error
 
 
 def test_a_folder_in_use_is_not_touched(

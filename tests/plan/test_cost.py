@@ -59,9 +59,17 @@ def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
 
 
 def test_a_rolling_search_scans_the_buffer_and_the_memory_and_reranks() -> None:
-    rolling = next(c for c in costs(JOB, ONE) if c.search == "rolling")
+    rolling, free = (c for c in costs(JOB, ONE) if c.search == "rolling")
+    searched, network = 2 * scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
+    assert rolling.flops == step_flops(JOB) + 6 * 12 * network + searched
+    assert free.strategy == "corrected-free"  # encodes the 4 labels alone
+    assert free.flops == 3 * (4 * 5 + 4 * 50) + 6 * 4 * network + searched
+
+
+def test_an_exact_search_runs_h_over_everything() -> None:
+    exact = next(c for c in costs(JOB, ONE) if (c.strategy, c.search) == ("corrected", "exact"))
     learnt = 6 * 12 * (2 * 10 * 20 + 20 + 10)
-    assert rolling.flops == step_flops(JOB) + learnt + 2 * scan_flops(JOB) + rerank_flops(JOB)
+    assert exact.flops == step_flops(JOB) + learnt + 2 * scan_flops(JOB) + correct_flops(JOB)
 
 
 def test_devices_share_rows_and_work_but_not_weights() -> None:
@@ -78,7 +86,7 @@ def test_what_does_not_fit_is_not_chosen() -> None:
     found = costs(JOB, ONE)
     best = choose(found, None)
     assert best is not None
-    assert best.strategy == "corrected"
+    assert best.strategy == "corrected-free"
     assert choose(found, 10.0) is None
     lean = choose(found, next(c.memory for c in found if c.strategy == "stale") + 1)
     assert lean is not None
@@ -91,10 +99,16 @@ def test_the_command_calibrates_and_writes(
     flags = ["--targets", "5000", "--batch-size", "4", "--target-tokens", "8", "--device", "cpu"]
     flags += ["--model", str(bert_folder), "--layers", "1", "--corrector-hidden", "16"]
     assert main(["plan", *flags, "--output", str(tmp_path / "plan.json")]) == 0
-    assert "choose: corrected" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "choose: corrected-free" in printed
+    assert "the same work varied by up to" in printed
+    assert "GB a device" in printed  # of this machine: --memory was not given
     found = json.loads((tmp_path / "plan.json").read_text())
     assert found["rates"].pop("fixed") >= 0
     assert all(rate > 0 for rate in found["rates"].values())
     assert all(cost["seconds"] > 0 for cost in found["costs"])
+    flags[1] = "5000000000000"  # a petabyte
+    assert main(["plan", *flags]) == 0
+    assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", "--targets", "0"]) == 2
     assert main(["plan", "--flops", "1e12"]) == 2

@@ -2,8 +2,12 @@
 
 import faulthandler
 import os
+import re
 import sys
+from argparse import ArgumentError
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -163,15 +167,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> Namespace:
     """Parse a command line; what its config files say wrong is told before the parser trips."""
+    files: list[Path] = []
     for i, word in enumerate(words):
         flag, equals, value = word.partition("=")
         path = Path(value if equals else "".join(words[i + 1 : i + 2]))
         if flag == "--config" and path.is_file():
             read_flags(path)
+            files.append(path)
     try:
         return parser().parse_args(words)
     except RecursionError:  # a value of brackets in brackets, on the line or in a file
         raise InputError("a flag's value is nested too deeply") from None
+    except ArgumentError as error:  # without the page of usage that would hide it
+        said = " ".join(str(error).split()).rstrip(".")
+        said += f" (with the flags of {', '.join(map(str, files))})" if files else ""
+        raise InputError(f"{said}; {_tip(words, said)}") from None
+
+
+def _tip(words: Sequence[str], said: str) -> str:
+    """Say which flag may have been meant, and where all are listed."""
+    name = words[0] if words and words[0] in COMMANDS else ""
+    known = [field.name.replace("_", "-") for field in fields(COMMANDS[name][1])] if name else []
+    wrong = re.findall(r"(?:arguments: --|option ')([\w-]+)", said)
+    like = [close for word in wrong for close in get_close_matches(word, known, 1)]
+    meant = f"did you mean --{like[0]}? " if like else ""
+    return f"{meant}See unstale {name}{' ' * bool(name)}--help"
 
 
 @cache
@@ -189,12 +209,13 @@ def build_parser() -> ArgumentParser:
         description="Train dense retrievers with hard negatives that are fresh at every step, "
         "without re-embedding the corpus.",
         version=__version__,
+        exit_on_error=False,
         allow_abbrev=False,  # of the commands, too: --k must not be --keep-checkpoints
     )
     commands = top.add_subcommands(title="commands", metavar="COMMAND")
     for name, (summary, kind, _) in COMMANDS.items():
         about = (kind.__doc__ or "").partition("\n")[0].partition(". ")[2]
-        sub = ArgumentParser(description=f"{summary} {about}")
+        sub = ArgumentParser(description=f"{summary} {about}", exit_on_error=False)
         sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
         add_flags(sub, kind)
         commands.add_subcommand(name, sub, help=summary)

@@ -22,7 +22,7 @@ class Plan(Encoder):
         refresh: How often exhaustive would re-embed everything.
         dtype: How the buffer is stored.
         devices: How many processes share the work.
-        memory: Gigabytes of each device, to see what fits.
+        memory: Gigabytes of each device, to see what fits; by default what is free on this one.
         bandwidth: Gigabytes a second between devices.
         flops: Sustained operations a second of a device, instead of measuring this one.
         parameters: Of one tower of the encoder without its token table, if --flops is given.

@@ -13,16 +13,17 @@ from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk
 from unstale.plan.measure import calibrate, encoder_flops
+from unstale.search.auto import free_memory
 
+_QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
 
 
 def run(chosen: options_care.Plan) -> None:
     """Measure the machine, unless told how fast it is, and print what a run would cost."""
     _check(chosen)
-    job, rates = _job(chosen)
+    job, rates, limit = _job(chosen)
     found = costs(job, rates)
-    limit = chosen.memory * 1e9 if chosen.memory else None
     table = Table(box=box.SIMPLE_HEAD, title=_title(job), title_justify="left")
     columns = "strategy search TFLOP s/step embed run GB MB".split()
     for name in columns:
@@ -34,13 +35,7 @@ def run(chosen: options_care.Plan) -> None:
     print("TFLOP and MB (between devices) a step, GB (memory) a device")
     for name, size in disk(job).items():
         print(f"disk, {name}: {size / 1e9:.3g} GB")
-    best = choose(found, limit)
-    if best is None:
-        print(
-            f"nothing fits into {chosen.memory:g} GB a device: use more devices or --dtype float16"
-        )
-    else:
-        print(f"choose: {best.strategy}, {best.search} search")
+    print(_advice(choose(found, limit), limit))
     if chosen.output:
         rows = [vars(cost) | {"run": cost.total(chosen.steps)} for cost in found]
         write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
@@ -56,8 +51,18 @@ def _check(chosen: options_care.Plan) -> None:
         raise InputError("--flops needs to be above 0, with --parameters and --dim beside it")
 
 
-def _job(chosen: options_care.Plan) -> tuple[Job, Rates]:
-    """Describe the work, and the machine: by a calibration, or as told."""
+def _advice(best: Cost | None, limit: float | None) -> str:
+    """Say what to choose, and whether it was asked if that fits."""
+    size = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
+    if best is None:
+        return f"nothing fits into {size} a device: use more devices or --dtype float16"
+    asked = "" if limit else "; --memory says what does not fit"
+    return f"choose: {best.strategy}, {best.search} search, for {size} a device{asked}"
+
+
+def _job(chosen: options_care.Plan) -> tuple[Job, Rates, float | None]:
+    """Describe the work, and the machine: by a calibration, or as told; and its memory in bytes."""
+    limit = chosen.memory * 1e9 if chosen.memory else None
     shape = {
         "targets": chosen.targets,
         "hidden": chosen.corrector_hidden,
@@ -76,7 +81,8 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates]:
         job = Job(**shape, dim=chosen.dim, parameters=towers * chosen.parameters,
                   target_flops=target, query_flops=query)  # fmt: skip
         rate = chosen.flops
-        return job, Rates(rate, rate, rate, rate, rate, job.parameters / _UPDATES, bandwidth)
+        rates = Rates(rate, rate, rate, rate, rate, job.parameters / _UPDATES, bandwidth)
+        return job, rates, limit
     model = open_encoder(chosen)
     parameters = float(sum(p.numel() for p in model.parameters()))
     job = Job(
@@ -86,7 +92,12 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates]:
         target_flops=encoder_flops(model, chosen.target_tokens),
         query_flops=encoder_flops(model, chosen.query_tokens),
     )
-    return job, calibrate(model, job, chosen.target_tokens, bandwidth)
+    rates, spread = calibrate(model, job, chosen.target_tokens, bandwidth)
+    print(f"calibrated on {model.device}: the same work varied by up to {spread:.0%}")
+    if spread > _QUIET:
+        print("the machine is busy with other work: times are uncertain; plan again when it is not")
+    free = free_memory(model.device)
+    return job, rates, float(free) if limit is None and free else limit
 
 
 def _title(job: Job) -> str:

@@ -133,6 +133,11 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
     candidates = 2 * 4.0 * job.candidates * d  # and their gradients
     buffer, memory = job.buffer_bytes * rows, 4 * rows + 8 * n / job.devices
     corrector = 16.0 * job.network
+    modes = {
+        "exact": (scan, {"correct": exact}, 0.0),
+        "rolling": (scan, {"rerank": rerank_flops(job)}, 4 * rows),
+        "ivf": (probed, {"rerank": rerank_flops(job)}, 4 * rows),
+    }
     share = 4.0 * (batch * d + job.parameters) + candidates if job.devices > 1 else 0.0
     train = step_flops(job)
     passes = n * job.target_flops / rates.encode / job.devices  # seconds to embed all targets
@@ -147,20 +152,19 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
         return Cost(strategy, search, sum(work.values()), seconds, held, share, embedded * passes)
 
     stale = {"train": train, "scan": scan}
-    learnt = {"train": train, "correct": 6.0 * job.candidates * job.network}
 
-    def corrected(search: str, scanned: float, mlp: dict[str, float], copy: float) -> Cost:
+    def corrected(strategy: str, search: str, encoded: int) -> Cost:
+        scanned, mlp, copy = modes[search]
         # The memory of residuals is scanned along with what is searched.
-        work = {**learnt, "scan": 2 * scanned, **mlp}
-        return cost("corrected", search, work, buffer + memory + corrector + copy, 1.0)
+        work = {"train": step_flops(job, encoded), "scan": 2 * scanned, **mlp}
+        work["correct"] = work.get("correct", 0.0) + 6.0 * encoded * job.network
+        return cost(strategy, search, work, buffer + memory + corrector + copy, 1.0)
 
-    reranked = {"rerank": rerank_flops(job)}
     return [
         cost("in-batch", "none", {"train": step_flops(job, batch)}, 0.0, 0.0),
         cost("stale", "exact", stale, buffer, 1.0),
-        corrected("exact", scan, {"correct": learnt["correct"] + exact}, 0.0),
-        corrected("rolling", scan, reranked, 4 * rows),
-        corrected("ivf", probed, reranked, 4 * rows),
+        *(corrected("corrected", search, job.candidates) for search in modes),
+        *(corrected("corrected-free", search, batch) for search in modes),  # labels alone
         cost("exhaustive", "exact", stale, buffer, 1.0 + job.refreshes),
     ]
 
@@ -174,6 +178,6 @@ def disk(job: Job) -> dict[str, float]:
 
 def choose(found: list[Cost], memory: float | None) -> Cost | None:
     """Take the cheapest fresh way that fits: corrected as a rule, where re-embedding costs more."""
-    fresh = [c for c in found if c.strategy in ("corrected", "exhaustive")]
+    fresh = [c for c in found if c.strategy in ("corrected", "corrected-free", "exhaustive")]
     fits = [c for c in fresh if memory is None or c.memory <= memory]
     return min(fits, key=lambda c: (c.embedding > 2 * fresh[0].embedding, c.seconds), default=None)

@@ -46,7 +46,14 @@ def encoder_flops(model: SentenceTransformer, tokens: int) -> float:
     return 2.0 * weights * tokens
 
 
-def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: float) -> Rates:
+class Calibration(NamedTuple):
+    """What was measured, and by how much the same work varied: on a quiet machine, some percent."""
+
+    rates: Rates
+    spread: float
+
+
+def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: float) -> Calibration:
     """Time training steps, an encoding and each kind of search, and divide."""
     trial = replace(
         job, batch=min(job.batch, _BATCH), negatives=min(max(1, job.negatives), _NEGATIVES)
@@ -54,25 +61,27 @@ def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: floa
     dataset = _texts(4 * trial.batch * (1 + trial.negatives), trial.batch, tokens)
     store = target_tokens(model, dataset, progress=False)
     rows = np.arange(min(len(store), _ENCODED))
-    (encoding,) = _seconds(lambda: embed_targets(model, store, rows))
     small = replace(job, targets=_ROWS)
-    scanning, correcting, rolling = _searching(model.device, small)
-    few, many = _training(model, dataset, store, trial.negatives)
-    train = (step_flops(trial, many.candidates) - step_flops(trial, few.candidates)) / max(
-        many.seconds - few.seconds, 1e-3 * many.seconds
-    )
-    return Rates(
+    searched = _searching(model.device, small)
+    trained, (fewer, more) = _training(model, dataset, store, trial.negatives)
+    encoded = _timed(lambda: embed_targets(model, store, rows))
+    (encoding,), (few, many) = (_medians(t) for t in (encoded, trained))
+    scanning, correcting, rolling = _medians(searched)
+    train = (step_flops(trial, more) - step_flops(trial, fewer)) / max(many - few, 1e-3 * many)
+    rates = Rates(
         train=train,
         encode=job.target_flops * len(rows) / encoding,
         scan=scan_flops(small) / scanning,
         correct=correct_flops(small) / max(correcting - scanning, 1e-9),
         rerank=rerank_flops(small) / max(rolling - scanning, 1e-9),
-        fixed=max(0.0, few.seconds - step_flops(trial, few.candidates) / train),
+        fixed=max(0.0, few - step_flops(trial, fewer) / train),
         bandwidth=bandwidth,
     )
+    every = [encoded[0], *searched, *trained]
+    return Calibration(rates, max((max(t) - min(t)) / median(t) for t in every))
 
 
-def _searching(device: torch.device, job: Job) -> list[float]:
+def _searching(device: torch.device, job: Job) -> list[list[float]]:
     """Time a scan, an exact search through h, and a rolling one while h moves."""
     generator = torch.Generator().manual_seed(0)
     part = TargetBuffer([torch.randn(job.targets, job.dim, generator=generator).to(device)])
@@ -90,24 +99,17 @@ def _searching(device: torch.device, job: Job) -> list[float]:
         roll.top_k(queries, k)
 
     rolled()  # the first reranks everything
-    return _seconds(
+    return _timed(
         lambda: Exact(part).top_k(queries, k),
         lambda: Exact(part, network).top_k(queries, k),
         rolled,
     )
 
 
-class _Step(NamedTuple):
-    """What a training step took, and how many candidates it encoded."""
-
-    seconds: float
-    candidates: int
-
-
 def _training(
     model: SentenceTransformer, dataset: RetrievalDataset, tokens: TokenStore, negatives: int
-) -> list[_Step]:
-    """Time whole steps of the encoders, with the labels as candidates and with negatives too."""
+) -> tuple[list[list[float]], list[int]]:
+    """Time whole steps with the labels as candidates and with negatives too, and count those."""
     positives = Positives(dataset, ["train"])
     labels = torch.from_numpy(dataset.split("train").pairs).to(model.device)
     texts = dataset.queries.take(labels[:, 0].tolist())
@@ -129,13 +131,12 @@ def _training(
         optimizer.step()
         model.zero_grad()
 
-    times = _seconds(*(partial(step, loss) for loss in losses))
-    trained = [loss.record.counters.targets_trained // (1 + _TURNS) for loss in losses]
-    return [_Step(*pair) for pair in zip(times, trained, strict=True)]
+    times = _timed(*(partial(step, loss) for loss in losses))
+    return times, [loss.record.counters.targets_trained // (1 + _TURNS) for loss in losses]
 
 
-def _seconds(*works: Callable[[], object]) -> list[float]:
-    """Return the median time of each of some works, in turns, after one that warms up."""
+def _timed(*works: Callable[[], object]) -> list[list[float]]:
+    """Return the seconds of each of some works, in turns, after one that warms up."""
     times: list[list[float]] = [[] for _ in works]
     for turn in range(1 + _TURNS):
         for work, own in zip(works, times, strict=True):
@@ -144,6 +145,10 @@ def _seconds(*works: Callable[[], object]) -> list[float]:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             own += [time.perf_counter() - began] if turn else []
+    return times
+
+
+def _medians(times: list[list[float]]) -> list[float]:
     return [median(own) for own in times]
 
 
