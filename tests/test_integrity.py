@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, check_shards, write_manifest
 from unstale.cli.main import main
 from unstale.errors import InputError
+from unstale.files import atomic_file, atomic_folder
 from unstale.integrity import SEAL, check_seal, digest, seal
 from unstale.locks import hold, release
 
@@ -232,3 +235,14 @@ def test_a_full_disk_stops_an_embedding_which_then_goes_on(beir: Path, tmp_path:
     assert not list(folder.glob(".shard-*"))
     assert main(["embed", "--resume", "--output", str(folder)]) == 0
     assert check_shards(folder) == 1
+
+
+def test_what_safetensors_writes_is_as_readable_as_any_other_file(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "folder") as folder:
+        save_file({"a": torch.zeros(1)}, folder / "weights")
+        (folder / "text").write_text("")
+    with atomic_file(tmp_path / "alone") as path:
+        save_file({"a": torch.zeros(1)}, path)
+    usual = (tmp_path / "folder" / "text").stat().st_mode
+    assert (tmp_path / "folder" / "weights").stat().st_mode == usual
+    assert (tmp_path / "alone").stat().st_mode == usual

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+os.umask(_UMASK := os.umask(0o077))  # it can only be read by setting it
+
 
 @contextmanager
 def one_error(path: Path) -> Iterator[None]:
@@ -78,6 +80,8 @@ def sweep(folder: Path) -> None:
 def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
+        if os.fstat(handle).st_mode & 0o777 == 0o600:  # as safetensors makes all of its files
+            os.fchmod(handle, 0o666 & ~_UMASK)
         os.fsync(handle)
     finally:
         os.close(handle)

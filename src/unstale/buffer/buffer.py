@@ -17,6 +17,7 @@ from unstale.integrity import BUFFER, digest, inside, read_object, sha256
 MANIFEST = BUFFER
 FORMAT = 1
 _KEYS = {"format", "fingerprint", "dim", "dtype", "shards"}
+_REMEDY = "restore it from a copy, or delete the buffer and embed again"
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -158,7 +159,9 @@ def check_shards(folder: Path) -> int:
     for shard in manifest["shards"]:
         if sha256(folder / shard["file"]) != shard["sha256"]:
             path = folder / shard["file"]
-            raise InputError(f"{path} is damaged: its checksum is not that in {MANIFEST}")
+            raise InputError(
+                f"{path} is damaged: its checksum is not that in {MANIFEST}; {_REMEDY}"
+            )
     return len(manifest["shards"])
 
 
@@ -172,13 +175,14 @@ def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) ->
     """Map one safetensors file; its header says where the only tensor starts."""
     path = folder / shard["file"]
     if not path.is_file():
-        raise InputError(f"the buffer {folder} lacks its shard {shard['file']}")
+        raise InputError(f"the buffer {folder} lacks its shard {shard['file']}; {_REMEDY}")
     with path.open("rb") as file:
         start = 8 + int.from_bytes(file.read(8), "little")
     dtype = np.dtype(manifest["dtype"])
     shape = (shard["rows"], manifest["dim"])
     size = start + int(np.prod(shape)) * dtype.itemsize
     if path.stat().st_size != size:
-        raise InputError(f"{path} has {path.stat().st_size} bytes, its manifest says {size}")
+        found = path.stat().st_size
+        raise InputError(f"{path} has {found} bytes, its manifest says {size}; {_REMEDY}")
     # Copy-on-write: torch wants memory it could write to, and the file stays as it is.
     return torch.from_numpy(np.memmap(path, dtype, "c", offset=start, shape=shape))
