@@ -56,8 +56,15 @@ def write_card(
     data: str,
     metrics: dict[str, float],
     readings: list[Freshness],
+    logs: list[dict[str, Any]],
 ) -> None:
     """Write the card of a saved model again, now that it has been measured."""
+    # The library keeps what this process logged; a resumed run has been trained before.
+    model.model_card_data.training_logs = [
+        {"Epoch": log["epoch"], "Step": log["step"], "Training Loss": log["loss"]}
+        for log in logs
+        if "loss" in log
+    ]
     show_results(model, data, metrics)
     show_freshness(model, data, readings)
     with atomic_file(folder / "README.md") as file:

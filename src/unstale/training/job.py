@@ -264,8 +264,8 @@ def train(
     metrics = evaluate(model, examples.watch(corpus))
     if distributed.rank() == 0:
         evaluator.save(output, strategy)
-        card = output / "model"
-        write_card(card, model, f"{dataset.name} {eval_split}", metrics, loss.record.freshness)
+        name, logs = f"{dataset.name} {eval_split}", fresh_trainer.state.log_history
+        write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
     seconds = {part: counters.pop(f"{part}_seconds") for part in ("mining", "metering")}
     seconds["training"] = training
     return {
