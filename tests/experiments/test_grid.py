@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -119,28 +120,37 @@ def test_two_starts(small: dict, tmp_path: Path) -> None:
     assert "Start: trained for retrieval" in (tmp_path / "table.md").read_text()
 
 
-def test_recipes_are_given_the_same_time(
-    small: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two = {name: quality_per_second.RECIPES[name] for name in ("in-batch", "corrected")}
-    monkeypatch.setattr(quality_per_second, "RECIPES", two)
-    found = quality_per_second.run(tmp_path, **(small | {"steps": 4}), seeds=1, points=2)
+def test_recipes_are_given_the_same_time(small: dict, tmp_path: Path) -> None:
+    two = ("in-batch", "corrected")
+    given = small | {"steps": 4, "seeds": 1, "recipes": "in-batch; corrected"}
+    found = quality_per_second.run(tmp_path, **given, points=2)
     timed = results(tmp_path / "timing")
     paces = {name: [c for c in timed["cells"] if c["variant"] == name] for name in two}
     assert {len(cells) for cells in paces.values()} == {3}
-    pace = {name: max(c["steps_per_second"] for c in cells) for name, cells in paces.items()}
+
+    def going(cell: dict) -> float:  # the first step and the meter are not the pace
+        seconds = cell["seconds"]
+        return seconds["training"] - seconds["starting"] - seconds["metering"]
+
+    pace = {name: median(4 / going(c) for c in cells) for name, cells in paces.items()}
+    first = {name: median(c["seconds"]["starting"] for c in cells) for name, cells in paces.items()}
     fast, reference = found["tables"][AS_IT_IS]
     assert reference["steps"] == 4
     # All of the reference's time, its embedding too; in-batch has nothing to embed.
-    whole = timed["embedding_seconds"][AS_IT_IS] + 4 / pace["corrected"]
-    assert fast["steps"] == round(whole * pace["in-batch"])
+    whole = timed["embedding_seconds"][AS_IT_IS] + first["corrected"] + 3 / pace["corrected"]
+    left = whole - first["in-batch"]
+    assert fast["steps"] == round(1 + left * pace["in-batch"])
     for cell in found["cells"]:
         assert cell["curve"][-1]["step"] == cell["steps"]
         assert cell["curve"][-1]["recall@1"] == cell["metrics"]["recall@1"]
     assert found["embedding_seconds"] == timed["embedding_seconds"]  # embedded once
     assert (tmp_path / "figure.png").stat().st_size > 5_000
     with pytest.raises(InputError, match="not one step of 'in-batch' fits"):
-        quality_per_second.run(tmp_path, **(small | {"steps": 4}), seeds=1, seconds=1e-9)
+        quality_per_second.run(tmp_path, **given, seconds=1e-9)
+    with pytest.raises(InputError, match="no recipe 'late', but in-batch; stale"):
+        quality_per_second.run(tmp_path, recipes="corrected;late")
+    with pytest.raises(InputError, match="seconds must be given"):
+        quality_per_second.run(tmp_path, recipes="in-batch")
     with pytest.raises(InputError, match="must name a strategy"):
         quality_per_second.run(tmp_path, more={"late": {"steps": 3}})
 

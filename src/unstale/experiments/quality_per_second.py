@@ -8,7 +8,7 @@ seconds, with a learning rate that has decayed when they are over.
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from unstale.errors import InputError
@@ -43,6 +43,7 @@ def run(
     seeds: str | int = "0,1",
     steps: int = 300,
     seconds: float | None = None,
+    recipes: str = "",
     points: int = 10,
     split: str = "dev",
     train: dict[str, Any] | None = None,
@@ -57,29 +58,38 @@ def run(
         seeds: Parted by commas; every recipe is trained once for each.
         steps: Optimizer steps of `corrected`, whose time all others are given.
         seconds: That time instead, of embedding and training.
+        recipes: Which to train, parted by semicolons; by default all.
         points: How often to measure on the way.
         split: Where to measure.
         train: Flags of `unstale train` for all recipes; what a recipe sets wins.
         more: Further recipes by label, each with arguments of `train`.
     """
-    recipes: dict[str, Any] = {**RECIPES, **(more or {})}
-    for label, own in recipes.items():
+    known: dict[str, Any] = {**RECIPES, **(more or {})}
+    for label, own in known.items():
         if not isinstance(own, Mapping) or "strategy" not in own:
             raise InputError(f"the recipe {label!r} must name a strategy: {own!r}")
+    wanted = [label.strip() for label in recipes.split(";")] if recipes else list(known)
+    if seconds is None and REFERENCE not in wanted:
+        raise InputError(f"without {REFERENCE!r} among the recipes, seconds must be given")
+    for label in wanted:
+        if label not in known:
+            raise InputError(f"there is no recipe {label!r}, but {'; '.join(known)}")
+    chosen = {label: known[label] for label in wanted}
     given: dict[str, Any] = {"data": data, "model": model, "split": split}
     short = max(5, steps // 10)
-    timing = Study("timing", _for_steps(recipes, dict.fromkeys(recipes, short), steps), _no_figure)
+    timing = Study("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps), _no_figure)
     alone = {**(train or {}), "probe_queries": 1, "probe_targets": 1}
     timed = timing(output / "timing", **given, seeds=TIMED, train=alone)
-    fitted = _fit_steps(timed, recipes, steps, seconds)
+    fitted = _fit_steps(timed, chosen, steps, seconds)
     if not (output / "buffer").exists():  # the same start: embedded once
         with atomic_folder(output / "buffer") as folder:
             shutil.copytree(output / "timing" / "buffer", folder, dirs_exist_ok=True)
     variants = {
         label: {"eval_steps": max(1, fitted[label] // points), **own}
-        for label, own in _for_steps(recipes, fitted, steps).items()
+        for label, own in _for_steps(chosen, fitted, steps).items()
     }
-    study = Study("quality-per-second", variants, _draw, references=("in-batch", REFERENCE))
+    references = tuple(label for label in ("in-batch", REFERENCE) if label in chosen)
+    study = Study("quality-per-second", variants, _draw, references=references)
     return study(output, **given, seeds=seeds, steps=steps, train=train)
 
 
@@ -98,16 +108,24 @@ def _fit_steps(
     timed: dict[str, Any], recipes: Mapping[str, Settings], steps: int, seconds: float | None
 ) -> dict[str, int]:
     """Compute how many steps of each recipe fit into the time, the embedding included."""
-    pace: dict[str, float] = {}  # the best of several: other work on the machine only adds
-    for cell in timed["cells"]:
-        pace[cell["variant"]] = max(cell["steps_per_second"], pace.get(cell["variant"], 0.0))
-    before = {label: _embedding(timed, own["strategy"]) for label, own in recipes.items()}
+    pace: dict[str, float] = {}
+    before: dict[str, float] = {}
+    for label, own in recipes.items():
+        cells = [c for c in timed["cells"] if c["variant"] == label]
+        pace[label] = median((c["steps"] - 1) / _going(c["seconds"]) for c in cells)
+        first = median(c["seconds"]["starting"] for c in cells) - 1 / pace[label]
+        before[label] = _embedding(timed, own["strategy"]) + first
     whole = seconds if seconds is not None else before[REFERENCE] + steps / pace[REFERENCE]
     fitted = {label: round((whole - before[label]) * pace[label]) for label in recipes}
     for label, count in fitted.items():
         if count < 1:
             raise InputError(f"not one step of {label!r} fits into {whole:.0f} s")
     return fitted
+
+
+def _going(seconds: Mapping[str, float]) -> float:
+    """Return the seconds of a training but for its first step and the meter."""
+    return seconds["training"] - seconds["starting"] - seconds["metering"]
 
 
 def _embedding(results: dict[str, Any], strategy: str) -> float:

@@ -241,8 +241,8 @@ def train_rag(
         evaluator.save(output)
     counters = asdict(algorithm.record.counters)
     parts = algorithm.record.parts
-    training, mining = counters.pop("training_seconds"), counters.pop("mining_seconds")
-    metering = counters.pop("metering_seconds")
+    training = counters.pop("training_seconds")
+    own = {p: counters.pop(f"{p}_seconds") for p in ("mining", "metering", "starting")}
     return {
         "strategy": strategy,
         "seed": seed,
@@ -257,9 +257,8 @@ def train_rag(
         "seconds": {
             "embedding": 0.0,
             **clock.read(),
-            "mining": mining,
+            **own,
             "training": training,
-            "metering": metering,
             "retriever_forward": parts.get("retriever_seconds", 0.0),
             "reader_forward": parts.get("reader_seconds", 0.0),
         },

@@ -83,6 +83,8 @@ class Steps(TrainerCallback):
                 self.log({f"dropped/{k}": v for k, v in counters.candidates_dropped.items()})
         now = time.perf_counter()
         counters.training_seconds += now - self.clock
+        if state.global_step == 1:
+            counters.starting_seconds = counters.training_seconds
         self.clock = now
 
     def log(self, values: Mapping[str, float | int]) -> None:

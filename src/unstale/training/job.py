@@ -266,7 +266,8 @@ def train(
         evaluator.save(output, strategy)
         name, logs = f"{dataset.name} {eval_split}", fresh_trainer.state.log_history
         write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
-    seconds = {part: counters.pop(f"{part}_seconds") for part in ("mining", "metering")}
+    parts = ("mining", "metering", "starting")
+    seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
     seconds["training"] = training
     return {
         "strategy": strategy,

@@ -38,6 +38,7 @@ class Counters:
     mining_seconds: float = 0.0
     training_seconds: float = 0.0
     metering_seconds: float = 0.0  # of the training, spent on reading the freshness
+    starting_seconds: float = 0.0  # of the training, the first step: it makes what others reuse
     candidates_considered: int = 0  # before filters, if there are any
     candidates_dropped: dict[str, int] = field(default_factory=dict)  # by each filter
     negatives_missing: int = 0  # for which too few candidates were left
