@@ -18,7 +18,6 @@ from unstale.files import atomic_folder
 from unstale.report.table import SHOWN
 from unstale.training.strategies import find_strategy
 
-TIMED = "0,1,2"  # rounds of timing, recipes in turn
 REFERENCE = "corrected"  # whose steps set the time, unless it is given
 REFRESHES = (
     80  # over the steps of the reference, so that the steps between two are the same for all
@@ -44,6 +43,7 @@ def run(
     steps: int = 300,
     seconds: float | None = None,
     recipes: str = "",
+    rounds: int = 3,
     points: int = 10,
     split: str = "dev",
     train: dict[str, Any] | None = None,
@@ -59,6 +59,7 @@ def run(
         steps: Optimizer steps of `corrected`, whose time all others are given.
         seconds: That time instead, of embedding and training.
         recipes: Which to train, parted by semicolons; by default all.
+        rounds: How often to time each recipe, in turn.
         points: How often to measure on the way.
         split: Where to measure.
         train: Flags of `unstale train` for all recipes; what a recipe sets wins.
@@ -79,7 +80,7 @@ def run(
     short = max(5, steps // 10)
     timing = Study("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps), _no_figure)
     alone = {**(train or {}), "probe_queries": 1, "probe_targets": 1}
-    timed = timing(output / "timing", **given, seeds=TIMED, train=alone)
+    timed = timing(output / "timing", **given, seeds=",".join(map(str, range(rounds))), train=alone)
     fitted = _fit_steps(timed, chosen, steps, seconds)
     if not (output / "buffer").exists():  # the same start: embedded once
         with atomic_folder(output / "buffer") as folder:
