@@ -1,13 +1,20 @@
 """The appendix's two answers to a buffer that does not fit, against the literal recipe."""
 
+from pathlib import Path
+
+import pytest
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.cli.main import main
 from unstale.corrector.network import Corrector
+from unstale.miners.corrected import Corrected
+from unstale.miners.miner import Miner
 from unstale.search.draws import Gumbel, subset
 from unstale.search.exact import Draw, Exact
 from unstale.search.rerank import StaleRerank
 from unstale.search.subset import RotatingSubset
+from unstale.training.strategies import Recipe, build_miner
 
 
 def case() -> tuple[torch.Tensor, torch.Tensor, Corrector, torch.Tensor]:
@@ -64,3 +71,32 @@ def test_rerank_of_everything_is_exact_noise_included() -> None:
     exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, draw)
     rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
     assert torch.equal(rerank.top_k(queries, 6, exclude, draw).rows, exact.rows)
+
+
+@pytest.mark.parametrize("name", ["corrected-subset", "stale-rerank"])
+def test_a_buffer_that_does_not_fit_stays_on_disk(
+    name: str, beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Miner] = []
+
+    def watched(strategy: str, recipe: Recipe) -> Miner:
+        built.append(build_miner(strategy, recipe))
+        return built[-1]
+
+    monkeypatch.setattr("unstale.training.job.build_miner", watched)
+    flags = "--steps 1 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --device cpu"
+    where = ["--data", str(beir), "--model", str(bert_folder), "--output", str(tmp_path / "run")]
+    for strategy in (name, "corrected"):
+        assert main(["train", *where, "--overwrite", "--strategy", strategy, *flags.split()]) == 0
+    mapped = [_is_mapped(next(m.buffer for m in b.modules() if isinstance(m, Corrected)).shards[0])
+              for b in built]  # fmt: skip
+    assert mapped == [True, False]
+
+
+def _is_mapped(vectors: torch.Tensor) -> bool:
+    """Tell whether a tensor's memory is that of a file."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, _, last = line.split()[0].partition("-")
+        if int(first, 16) <= vectors.data_ptr() < int(last, 16):
+            return line.endswith(".safetensors") or "deleted" in line
+    raise AssertionError("no such memory")

@@ -20,7 +20,8 @@ from unstale.errors import InputError
 class ResidualMemory(nn.Module):
     """Keep the last residual of each target, fading with its age.
 
-    A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer.
+    A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer,
+    and may be in another memory than the rows and queries that it is asked for.
 
     Args:
         targets: N, the size of the corpus.
@@ -44,17 +45,19 @@ class ResidualMemory(nn.Module):
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
         """Remember residuals found at a step; each row's last one counts."""
+        rows, residual = rows.to(self.residual.device), residual.detach().to(self.residual)
         here = (rows >= self.first) & (rows < self.first + len(self.residual))
-        self.residual[rows[here] - self.first] = residual.detach()[here].to(self.residual)
+        self.residual[rows[here] - self.first] = residual[here]
         self.written[rows[here] - self.first] = step
 
     def read(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, "n d"]:
         """Return what to add to corrected embeddings; zero for targets never encoded."""
+        asked, rows = rows.device, rows.to(self.residual.device)
         here = (rows >= self.first) & (rows < self.first + len(self.residual))
         own = rows[here] - self.first
         found = self.residual.new_zeros(len(rows), self.residual.shape[1])
         found[here] = self.residual[own] * self._weight(own, step)[:, None]
-        return total(found)
+        return total(found.to(asked))
 
     def scores(
         self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"], step: int
@@ -63,11 +66,12 @@ class ResidualMemory(nn.Module):
 
         A stretch of consecutive rows is not copied.
         """
-        rows = rows - self.first
+        rows = rows.to(self.residual.device) - self.first
         start, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         consecutive = end - start == len(rows) and bool((rows.diff() == 1).all())
         residual = self.residual[start:end] if consecutive else self.residual[rows]
-        return (queries @ residual.T) * self._weight(rows, step)
+        here = queries.device
+        return (queries @ residual.to(here).T) * self._weight(rows, step).to(here)
 
     def _weight(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, " n"]:
         age = (step - self.written[rows]).clamp(min=0)

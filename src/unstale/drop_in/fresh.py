@@ -175,7 +175,8 @@ class FreshNegatives:
             strategy,
             Recipe(
                 targets=len(data.targets),
-                buffer=cache.in_memory(model.device) if cache else None,
+                buffer=cache.in_memory(model.device) if cache and not kind.lean else cache,
+                device=model.device,
                 steps=steps or 1,
                 seed=seed,
                 scale=scale,

@@ -16,7 +16,10 @@ from unstale.search.exact import Draw, Exact, TopK
 
 @final
 class StaleRerank:
-    """Take each query's L best by stale scores, and the k best of those by corrected ones."""
+    """Take each query's L best by stale scores, and the k best of those by corrected ones.
+
+    The buffer may be on disk, or in another memory than the queries: it is scanned where it is.
+    """
 
     def __init__(self, buffer: TargetBuffer, corrector: Corrector, depth: int) -> None:
         self.buffer = buffer
@@ -38,7 +41,9 @@ class StaleRerank:
         """Return the k best targets by the corrector among the stale top L."""
         width = exclude.shape[1] if exclude is not None else 0
         depth = max(k, min(self.depth, len(self.buffer) - width))
-        rows = self._stale.top_k(queries, depth, exclude).rows
+        here = self.buffer.device
+        known = None if exclude is None else exclude.to(here)
+        rows = self._stale.top_k(queries.to(here), depth, known).rows.to(queries.device)
         distinct, place = rows.unique(return_inverse=True)
         scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
         if draw is not None:

@@ -17,7 +17,10 @@ from unstale.search.exact import Draw, Exact, TopK
 
 @final
 class RotatingSubset:
-    """Search, through the corrector, `size` random targets that change every so many steps."""
+    """Search, through the corrector, `size` random targets that change every so many steps.
+
+    The buffer may be on disk: only the subset is in memory, where the corrector is.
+    """
 
     def __init__(
         self,
@@ -54,4 +57,6 @@ class RotatingSubset:
     def _draw(self, epoch: int) -> Exact:
         self._epoch = epoch
         rows = subset(len(self.buffer), self.size, self.seed, epoch)
-        return Exact(TargetBuffer([self.buffer[rows]]), self.corrector, rows=rows)
+        weights = () if self.corrector is None else self.corrector.parameters()
+        device = next((w.device for w in weights), self.buffer.device)
+        return Exact(TargetBuffer([self.buffer[rows.to(device)]]), self.corrector, rows=rows)

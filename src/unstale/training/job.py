@@ -180,7 +180,8 @@ def train(
         choice = fix_search(output, search, cache, corrector_hidden, batch, model.device)
     recipe = Recipe(
         targets=len(dataset.targets),
-        buffer=load(cache, model.device) if cache else None,
+        buffer=load(cache, model.device) if cache and not kind.lean else cache,
+        device=model.device,
         steps=steps,
         seed=seed,
         scale=scale,

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, final
 
+import torch
+
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer, ShardedBuffer
 from unstale.corrector.losses import LossName
@@ -48,7 +50,7 @@ class Recipe:
 
     Args:
         targets: N, the size of the corpus.
-        buffer: The stale embeddings, in memory, for the strategies that have any.
+        buffer: The stale embeddings, of strategies that have any: in memory, or on disk if lean.
         steps: Length of the run.
         seed: Keys every random draw.
         scale: The paper's beta.
@@ -73,6 +75,7 @@ class Recipe:
         precision: Of the snapshot of such a search; by default what fits in memory.
         refresh_below: The overlap under which auto-refresh re-embeds.
         fallback: Mine without the corrector while the meter finds it worse than none.
+        device: Where a corrector is; by default where the buffer is.
     """
 
     targets: int
@@ -101,6 +104,7 @@ class Recipe:
     precision: Precision | None = None
     refresh_below: float = 0.9
     fallback: bool = True
+    device: torch.device | None = None
 
     @property
     def residuals(self) -> ResidualMemory | None:
@@ -152,6 +156,7 @@ class Strategy:
     `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
     chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
     `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
+    `lean`: leaves it on disk.
     `hard`, `uniform`, `free`: how many negatives of each kind a query has, unless told.
     `scheduled`: acts at set steps, so that it must know how many there will be.
     """
@@ -165,6 +170,7 @@ class Strategy:
     part: bool = False
     searches: bool = False
     alone: bool = False
+    lean: bool = False
     hard: int = 4
     uniform: int = 1
     free: int = 0
@@ -176,7 +182,8 @@ def _corrected(
     search: Callable[[Corrector], Search] | None = None,
     loss: LossName | None = None,
 ) -> Miner:
-    network = Corrector(recipe.cache.dim, recipe.corrector_hidden).to(recipe.cache.device)
+    device = recipe.device or recipe.cache.device
+    network = Corrector(recipe.cache.dim, recipe.corrector_hidden).to(device)
     if search is None:
         chosen = search_in_place(recipe.cache, lambda part: _chosen(recipe, part, network))
     else:
@@ -255,12 +262,13 @@ STRATEGIES: dict[str, Strategy] = {
     "corrected-free": Strategy(_corrected, corrects=True, searches=True, hard=0, uniform=0, free=4),
     "corrected-mse": Strategy(lambda r: _corrected(r, loss="mse"), searches=True),
     "corrected-subset": Strategy(
-        _corrected_subset, corrects=True, part=True, alone=True, scheduled=True
+        _corrected_subset, corrects=True, part=True, alone=True, lean=True, scheduled=True
     ),
     "stale-rerank": Strategy(
         lambda r: _corrected(r, lambda h: StaleRerank(r.whole, h, r.rerank_depth)),
         corrects=True,
         alone=True,
+        lean=True,
     ),
 }
 
