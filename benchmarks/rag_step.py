@@ -22,7 +22,8 @@ from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.load import load_questions
 from unstale.rag.reader import load_reader
 from unstale.rag.tiny_reader import tiny_reader
-from unstale.training.strategies import Recipe, build_miner
+from unstale.training.recipe import Recipe
+from unstale.training.strategies import build_miner
 
 
 def main() -> None:

@@ -6,7 +6,8 @@ import torch
 from unstale.buffer.buffer import TargetBuffer
 from unstale.errors import InputError
 from unstale.miners import Embedded, Miner, Queries
-from unstale.training.strategies import STRATEGIES, Recipe, build_miner
+from unstale.training.recipe import Recipe
+from unstale.training.strategies import STRATEGIES, build_miner
 
 N, D, B, K, STEPS = 60, 8, 5, 6, 8
 

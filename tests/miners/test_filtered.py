@@ -15,7 +15,8 @@ from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners import Filtered, Filters, Queries, Stale
-from unstale.training.strategies import STRATEGIES, Recipe, build_miner
+from unstale.training.recipe import Recipe
+from unstale.training.strategies import STRATEGIES, build_miner
 
 N, D, B, K = 60, 8, 5, 6
 SEEING = sorted(name for name, strategy in STRATEGIES.items() if strategy.sees)

@@ -13,7 +13,8 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.training.strategies import Recipe, build_miner
+from unstale.training.recipe import Recipe
+from unstale.training.strategies import build_miner
 
 ROWS = torch.tensor([3, 40, 77, 101])
 

@@ -14,7 +14,8 @@ from unstale.search.draws import Gumbel, subset
 from unstale.search.exact import Draw, Exact
 from unstale.search.rerank import StaleRerank
 from unstale.search.subset import RotatingSubset
-from unstale.training.strategies import Recipe, build_miner
+from unstale.training.recipe import Recipe
+from unstale.training.strategies import build_miner
 
 
 def case() -> tuple[torch.Tensor, torch.Tensor, Corrector, torch.Tensor]:

@@ -1,5 +1,6 @@
 """The buffer B: one stale embedding for every target, by row number."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -31,10 +32,11 @@ class TargetBuffer:
         (3, 3, [3.0, 0.0])
     """
 
-    def __init__(self, shards: list[Tensor]) -> None:
+    def __init__(self, shards: list[Tensor], *, mapped: bool = False) -> None:
         if not shards or not all(len(s) for s in shards):
             raise InputError("a buffer needs at least one target")
         self.shards = shards
+        self.mapped = mapped
         self._starts = np.cumsum([0, *[len(s) for s in shards]])
 
     def __len__(self) -> int:
@@ -64,7 +66,9 @@ class TargetBuffer:
         return found.to(rows.device)
 
     def write(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
-        """Replace some embeddings, in memory: the file of a memory-mapped buffer stays as it is."""
+        """Replace some embeddings; those of a file cannot be."""
+        if self.mapped:
+            raise InputError("a buffer that is written to must be in memory: use in_memory()")
         shard = np.searchsorted(self._starts, rows.cpu().numpy(), side="right") - 1
         for s in np.unique(shard).tolist():
             here = torch.from_numpy(shard == s)
@@ -80,7 +84,7 @@ class TargetBuffer:
 
     def shared(self) -> Tensor:
         """Return the storage of a buffer that is one shard in memory: writing to it writes here."""
-        if len(self.shards) != 1:
+        if len(self.shards) != 1 or self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
         return self.shards[0]
 
@@ -110,7 +114,7 @@ class TargetBuffer:
         missing = [s["file"] for s in manifest["shards"] if not s.get("sha256")]
         if missing:
             raise InputError(f"the buffer {folder} is unfinished: {len(missing)} shards to embed")
-        return cls([_map_shard(folder, s, manifest) for s in manifest["shards"]])
+        return cls([_map_shard(folder, s, manifest) for s in manifest["shards"]], mapped=True)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -184,5 +188,8 @@ def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) ->
     if path.stat().st_size != size:
         found = path.stat().st_size
         raise InputError(f"{path} has {found} bytes, its manifest says {size}; {_REMEDY}")
-    # Copy-on-write: torch wants memory it could write to, and the file stays as it is.
-    return torch.from_numpy(np.memmap(path, dtype, "c", offset=start, shape=shape))
+    # Read-only: what could be written, even a copy of it, counts as the process's own memory.
+    mapped = np.memmap(path, dtype, "r", offset=start, shape=shape)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(mapped)

@@ -118,6 +118,7 @@ class Train(Output, Filtering, Encoder):
             matter, for millions (needs faiss). auto: chosen by size and memory.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
         dtype: How to store a corpus embedded here.
+        mapped: Leave the embedded corpus on disk, for one that does not fit in memory.
         eval_split: Measure on this split, before and after; use dev to choose a recipe.
         eval_steps: Also measure after every so many steps, for the curve; 0 for not.
         meter_steps: Steps between freshness readings; default: a tenth of the run.
@@ -164,6 +165,7 @@ class Train(Output, Filtering, Encoder):
     search: Literal["auto", "exact", "rolling", "ivf"] = "auto"
     buffer: str | None = None
     dtype: Literal["float32", "float16"] = "float32"
+    mapped: bool = False
     eval_split: str = "test"
     eval_steps: int = 0
     meter_steps: int | None = None

@@ -11,9 +11,9 @@ from unstale.cli.encoder import open_encoder
 from unstale.encoders.embed import dimension
 from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.machine import free_memory
 from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk
 from unstale.plan.measure import calibrate, encoder_flops
-from unstale.search.auto import free_memory
 
 _QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight

@@ -37,9 +37,10 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.own_weights import NAMES, own_weights
+from unstale.training.recipe import Recipe
 from unstale.training.settings import check_settings, negatives
-from unstale.training.start import training_rows
-from unstale.training.strategies import Recipe, build_miner, find_strategy
+from unstale.training.start import hold, training_rows
+from unstale.training.strategies import build_miner, find_strategy
 
 _BATCH = 64  # queries that a search is chosen for
 
@@ -175,7 +176,7 @@ class FreshNegatives:
             strategy,
             Recipe(
                 targets=len(data.targets),
-                buffer=cache.in_memory(model.device) if cache and not kind.lean else cache,
+                buffer=hold(cache, model.device, kind) if cache else None,
                 device=model.device,
                 steps=steps or 1,
                 seed=seed,

@@ -30,9 +30,10 @@ from unstale.training.checkpoints import go_on
 from unstale.training.failure import NotFiniteError, explain
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
+from unstale.training.recipe import Recipe, Sampling
 from unstale.training.start import default_rate, fix_search
 from unstale.training.stopwatch import Stopwatch
-from unstale.training.strategies import Recipe, Sampling, build_miner
+from unstale.training.strategies import build_miner
 
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
 _SHOWN = 8  # answers that the report shows

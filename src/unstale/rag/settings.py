@@ -13,8 +13,8 @@ from unstale.rag.algorithm2 import Fusion
 from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
+from unstale.training.recipe import Sampling
 from unstale.training.settings import check_devices, check_processes
-from unstale.training.strategies import Sampling
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
 STRATEGIES = {

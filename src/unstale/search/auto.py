@@ -1,13 +1,13 @@
 """Which search? Chosen by the size of the work and of the memory, and said aloud."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
 
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
+from unstale.machine import free_memory
 from unstale.search.exact import Exact, Search
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
@@ -104,15 +104,3 @@ def settle_choice(
     """Choose by what is free on the device now; a search asked for by name keeps its name."""
     choice = choose(targets, dim, hidden, queries, free_memory(device))
     return choice if mode == "auto" else Choice(mode, choice.precision, "as asked")
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that are free on a device, or None where that cannot be told."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = next(line for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return None
-    return int(found.split()[1]) * 1024

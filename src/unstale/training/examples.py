@@ -18,7 +18,7 @@ from unstale.miners.miner import Miner, Queries
 from unstale.search.best import TopK, merge, nothing
 
 TEXT = 300  # characters of a text to keep
-_CHUNK = 16_384
+_CHUNK = 4096
 
 
 @final

@@ -11,7 +11,6 @@ from transformers import set_seed
 
 from unstale import distributed
 from unstale.buffer.embed import open_or_embed
-from unstale.buffer.sharded import load
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import ByQuery, Positives, RetrievalDataset
 from unstale.encoders.cross import CrossScores
@@ -30,16 +29,18 @@ from unstale.training.examples import MinedExamples
 from unstale.training.failure import NotFiniteError, explain
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
+from unstale.training.recipe import Recipe, Sampling
 from unstale.training.settings import check_settings, negatives
 from unstale.training.start import (
     default_batch,
     default_rate,
     fix_search,
     freeze_targets,
+    hold,
     training_rows,
 )
 from unstale.training.stopwatch import Stopwatch
-from unstale.training.strategies import Recipe, Sampling, build_miner, find_strategy
+from unstale.training.strategies import build_miner, find_strategy
 from unstale.training.trainer import FreshTrainer, miner_arguments
 from unstale.training.weights import save_weights
 
@@ -83,6 +84,7 @@ def train(
     cross_encoder: str | None = None,
     buffer: Path | None = None,
     dtype: str = "float32",
+    mapped: bool = False,
     eval_split: str = "test",
     eval_steps: int = 0,
     meter_steps: int | None = None,
@@ -134,6 +136,7 @@ def train(
         cross_encoder: Is asked, too: what it scores above the positive is not mined.
         buffer: An embedded corpus to reuse; by default it is embedded into `output/buffer`.
         dtype: Of a buffer embedded here.
+        mapped: Leave the buffer on disk: for one that does not fit in memory.
         eval_split: The split to measure on, before and after.
         eval_steps: Also measure after every so many steps; 0 for not.
         meter_steps: Steps between freshness readings; by default a tenth of the run.
@@ -180,7 +183,7 @@ def train(
         choice = fix_search(output, search, cache, corrector_hidden, batch, model.device)
     recipe = Recipe(
         targets=len(dataset.targets),
-        buffer=load(cache, model.device) if cache and not kind.lean else cache,
+        buffer=hold(cache, model.device, kind, mapped=mapped) if cache else None,
         device=model.device,
         steps=steps,
         seed=seed,

@@ -57,6 +57,7 @@ def check_settings(
     filters: Filters | None,
     cross_encoder: str | None = None,
     buffer: Path | None = None,
+    mapped: bool = False,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
@@ -66,6 +67,9 @@ def check_settings(
         batch_size = default_batch(model, pairs)
     check_processes(strategy, batch_size)
     dataset.split(eval_split)
+    if mapped and (kind.writes or world() > 1):
+        rule = "several processes share" if world() > 1 else f"{strategy} writes to"
+        raise InputError(f"{rule} the buffer, which then cannot stay on disk (--mapped)")
     if steps < 1 or batch_size < 1:
         raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
     if pairs < batch_size:

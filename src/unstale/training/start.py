@@ -8,13 +8,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer, load
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, world
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.integrity import digest, read_object
+from unstale.machine import free_memory
 from unstale.search.auto import Choice, Mode, settle_choice
+from unstale.training.strategies import Strategy
 
 SEARCH = "search.json"
 
@@ -70,6 +73,21 @@ def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
     pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
     return Dataset.from_dict({query: texts, "label": pairs.tolist()})
+
+
+def hold(
+    buffer: TargetBuffer, device: torch.device, kind: Strategy, *, mapped: bool = False
+) -> Buffer:
+    """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
+    if kind.lean or mapped:
+        return buffer
+    size = sum(s.nbytes for s in buffer.shards) // world()
+    free = free_memory(device)
+    if free is not None and size > free:
+        rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
+        way = "use more processes" if kind.writes else "--mapped leaves it on disk"
+        raise InputError(f"{rule}: {way}")
+    return load(buffer, device)
 
 
 def freeze_targets(model: SentenceTransformer) -> None:

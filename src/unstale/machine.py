@@ -1,0 +1,32 @@
+"""What does this machine have to spare?"""
+
+from pathlib import Path
+
+import torch
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that are free on a device, or None where that cannot be told.
+
+    In main memory no more than the process may still take (RLIMIT_DATA).
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    free = _kilobytes("/proc/meminfo", "MemAvailable")
+    taken = _kilobytes("/proc/self/status", "VmData")
+    if free is None or taken is None:
+        return None
+    import resource  # where there is /proc, there is this
+
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - taken))
+
+
+def _kilobytes(path: str, name: str) -> int | None:
+    """Read a size from a table of the kernel's, in bytes."""
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+        found = next(line for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration):
+        return None
+    return int(found.split()[1]) * 1024
