@@ -67,8 +67,9 @@ def test_mines_distinct_rows_that_are_not_positives(name: str, sampling: str, un
     if rows.numel():
         assert rows.min() >= 0
         assert rows.max() < N
-    for hard in rows[:, :K].tolist():
-        assert len(set(hard)) == len(hard)
+    # Uniform company may meet what another strategy finds hard; uniform draws are one draw.
+    for row in (rows if name == "uniform" else rows[:, :K]).tolist():
+        assert len(set(row)) == len(row)
 
 
 @pytest.mark.parametrize("sampling", ["top-k", "gumbel"])
