@@ -48,7 +48,10 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
         # A seed moves all queries of its run. Its mean over 8 has a deviation of 0.03 / sqrt(8),
         # about 0.011; that of the queries' noise is 0.1 / sqrt(300 * 8), 0.002.
         method, floor, ceiling = (
-            {s: m + easy + random.normal(0, 0.1, 300) + random.normal(0, 0.03) for s in range(seeds)}
+            {
+                s: m + easy + random.normal(0, 0.1, 300) + random.normal(0, 0.03)
+                for s in range(seeds)
+            }
             for m in (0.58, 0.5, 0.6)
         )
         gap = gap_recovered(method, floor, ceiling, resamples=200)

@@ -48,13 +48,27 @@ def test_the_table_has_means_spreads_and_costs(results: dict[str, Any]) -> None:
     page = build_page(results, {})
     # Seeds of 50 and 60: mean 55, standard deviation 10 / sqrt(2) = 7.07.
     row = cells(page, "corrected")
-    assert row[:5] == ["55.0 ± 7.1"] * 5
-    assert row[5:] == ["90%", "0", "2.00", "20 s"]  # seen, re-embedded, steps/s, training
-    assert cells(page, "exhaustive")[6] == "9,005"  # 9,000, and 5 as a sample
-    assert cells(page, "before training")[1].startswith("20.0")
+    assert row[:6] == ["2", *["55.0 ± 7.1"] * 5]
+    assert row[6:] == ["90%", "0", "2.00", "20 s"]  # seen, re-embedded, steps/s, training
+    assert cells(page, "exhaustive")[7] == "9,005"  # 9,000, and 5 as a sample
+    assert cells(page, "before training")[2].startswith("20.0")
     comparison = build_page(results, {}).partition('class="comparison"')[2]
     assert cells(comparison, "corrected") == ["50% 25 to 75", "< 0.001", "0.250"]
     assert cells(comparison, "stale") == ["\u2013"] * 3
+    assert "one seed" not in comparison
+
+
+def test_the_comparison_has_every_gap_and_marks_one_seed(results: dict[str, Any]) -> None:
+    gaps, bounds = {"recall@1": 0.2, "recall@10": 0.5}, {"recall@1": [-0.1, 0.4]}
+    results["summary"]["gap_recovered"]["corrected"] = gaps
+    results["summary"]["gap_recovered_interval"]["corrected"] |= bounds
+    results["summary"]["interval_seeds"] = {"corrected": 1}
+    page = build_page(results, {})
+    comparison = page.partition('class="comparison"')[2]
+    shown = cells(comparison, "corrected")[:2]
+    assert shown == ["20% \u221210 to 40 *", "50% 25 to 75 *"]
+    assert "*: of one seed" in comparison
+    assert "25% to 75%, over queries alone: of one seed) of the gap" in Reader(page).text
 
 
 def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:

@@ -74,6 +74,11 @@ def gap_recovered(
     return value, number(low), number(high)
 
 
+def one_seed(summary: Record, strategy: str) -> bool:
+    """Tell whether an interval leaves out how results vary from seed to seed."""
+    return look_up(summary, "interval_seeds", strategy) == 1
+
+
 def look_up(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds there
     """Follow keys into nested objects; None where there is nothing."""
     for key in path:
@@ -159,12 +164,13 @@ def _gap(groups: Sequence[Group], summary: Record) -> str:
     corrected = corrected_group(groups)
     metric = headline(groups)
     gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
-    if not gap:
+    if not corrected or not gap:
         return ""
     value, low, high = gap
     between = ""
     if low is not None and high is not None:
-        between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%)"
+        over = ", over queries alone: of one seed" if one_seed(summary, corrected.strategy) else ""
+        between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%{over})"
     return (
         f"The corrector recovered <strong>{100 * value:.0f}%</strong>{between} of the gap in "
         f"{spoken(metric)} between never re-embedding (stale) and re-embedding on a schedule "
