@@ -30,10 +30,13 @@ def results_table(groups: Sequence[Group]) -> str:
         {
             "seen": [_seen(g) for g in ranked],
             "re-embedded": [_mean(g, "{:,.0f}".format, lambda e: e.reembedded) for g in ranked],
+            "sampled": [_mean(g, "{:,.0f}".format, lambda e: e.sampled) for g in ranked],
             "steps/s": [_mean(g, "{:.2f}".format, lambda e: e.steps_per_second) for g in ranked],
             "training": [_mean(g, duration, lambda e: e.training) for g in ranked],
         }
     )
+    if not any(e.sampled for g in groups for e in g.entries):
+        costs.pop("sampled", None)
     columns = {
         SHOWN[m]: [_metric(g.metric(m), best[m], len(groups)) for g in ranked] for m in metrics
     }
@@ -43,6 +46,8 @@ def results_table(groups: Sequence[Group]) -> str:
         seeds = {"seeds": [str(len(g.entries)) for g in ranked]}
     if "seen" in costs:
         said.append("Seen: share of the true top 10 that the searched cache held at the end.")
+    if "sampled" in costs:
+        said.append("Sampled: targets encoded to fit something, not to refresh.")
     before = _before(groups, metrics, len(costs), several=several)
     return _table("results", ranked, seeds | columns | costs, before, " ".join(said))
 

@@ -1,6 +1,7 @@
 """Results as a table for the terminal."""
 
 from collections.abc import Iterable
+from statistics import fmean
 from typing import Any
 
 from rich import box
@@ -31,18 +32,18 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
-    columns = _columns(runs)
-    for name in (*columns.values(), "seen", "re-embedded", "time"):
+    columns, spent = _columns(runs), _spent(runs)
+    for name in (*columns.values(), "seen", *spent, "time"):
         table.add_column(name, justify="right", no_wrap=True)
     if runs[0]["steps"]:
-        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns), "", "", "")
+        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns))
     for run in runs:
         seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
         measured = not run["steps"] and "data" not in run
         name = "as it is" if measured else f"{run['strategy']}{seed}"
         seconds = f"{run['seconds']['total']:.0f} s"
-        reembedded = f"{run['targets_reembedded']:,}"
-        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), reembedded, seconds)
+        cost = [f"{run[key]:,}" for key in spent.values()]
+        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), *cost, seconds)
     if any(run["freshness"] for run in runs):
         table.caption = caption
     Console().print(table)
@@ -79,6 +80,12 @@ def _columns(runs: list[dict[str, Any]]) -> dict[str, str]:
     return {m: n for m, n in (_READ if "exact_match" in there else TERMINAL).items() if m in there}
 
 
+def _spent(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """Name what was encoded beside training: refreshes, and samples if there were any."""
+    sampled = {"sampled": "targets_sampled"} if any(r["targets_sampled"] for r in runs) else {}
+    return {"re-embedded": "targets_reembedded"} | sampled
+
+
 def _percent(metrics: dict[str, float], columns: Iterable[str]) -> list[str]:
     return [f"{100 * metrics[name]:.1f}" if name in metrics else "" for name in columns]
 
@@ -95,8 +102,8 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
-    columns = _columns(runs)
-    for name in ("seeds", *columns.values(), "re-embedded", "steps/s"):
+    columns, spent = _columns(runs), _spent(runs)
+    for name in ("seeds", *columns.values(), *spent, "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
     start = max((run["initial_metrics"] for run in runs), key=len)
     table.add_row("before", "", *_percent(start, columns))
@@ -104,14 +111,9 @@ def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, tit
         own = [run for run in runs if run["strategy"] == strategy]
         values = [[r["metrics"][m] for r in own] if m in mean else [] for m in columns]
         cells = [percent(v).replace(" ", "") if v else "" for v in values]  # a narrow table
-        speed = sum(run["steps_per_second"] for run in own) / len(own)
-        table.add_row(
-            strategy,
-            str(len(own)),
-            *cells,
-            f"{own[0]['targets_reembedded'] + own[0]['targets_sampled']:,}",
-            f"{speed:.1f}",
-        )
+        cost = [f"{fmean(run[key] for run in own):,.0f}" for key in spent.values()]
+        speed = f"{fmean(run['steps_per_second'] for run in own):.1f}"
+        table.add_row(strategy, str(len(own)), *cells, *cost, speed)
     if "answer_recall" in columns:
         table.caption = "found: an answer stands in a target that the reader saw"
     console = Console(width=max(140, Console().width))  # a number is never cut

@@ -206,6 +206,10 @@ def _cost(groups: Sequence[Group]) -> str:
         words = f"{escape(shown[0].name)} re-embedded {shown[1]:,.0f} targets"
         words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown[0] else "."
         words = words[0].upper() + words[1:]
+    for group in groups:
+        if sampled := average(group.of(lambda e: e.sampled)):
+            words += f" As a sample {escape(group.name)} encoded {sampled:,.0f}"
+            words += " more." if average(group.of(lambda e: e.reembedded)) else "."
     total = [v for g in groups for v in g.of(lambda e: e.seconds)]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"
