@@ -85,6 +85,8 @@ def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
         in text
     )
     assert "All runs together took 3 min 0 s." in text  # six runs of 30 seconds
+    del results["runs"][1]  # the second seed of stale
+    assert "Trained: 3 strategies, 1 to 2 seeds each, 20 steps" in read(results).text
 
 
 def test_costs_are_means_over_seeds_and_samples_have_a_place_of_their_own(

@@ -126,13 +126,25 @@ def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
         words += f" Encoder: <strong>{escape(encoder)}</strong>"
         words += f" with {escape(towers)} towers." if towers else "."
     if any(steps):
-        seeds = max(len(g.entries) for g in groups)
         many = "one strategy" if len(groups) == 1 else f"{len(groups)} strategies"
-        words += f" Trained: {many}, {'one seed' if seeds == 1 else f'{seeds} seeds'} each"
+        words += f" Trained: {many}, {_seeds([len(g.entries) for g in groups])} each"
         words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
         batch = number(settings.get("batch_size"))
         words += f" of {batch:,.0f} queries." if batch is not None else "."
     return words
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    """Say how many seeds there are.
+
+    Example:
+        >>> _seeds([1, 1]), _seeds([3, 3]), _seeds([3, 1, 2])
+        ('one seed', '3 seeds', '1 to 3 seeds')
+    """
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "one seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
 
 def _outcome(groups: Sequence[Group]) -> str:
