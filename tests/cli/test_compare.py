@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from unstale.cli.main import main
+from unstale.miners import Queries
+from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.strategies import STRATEGIES
 
 SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
@@ -21,8 +24,23 @@ def compare(beir: Path, bert_folder: Path):
     return run
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
+    """Watch every step of every cell: its batch, and what was mined for it."""
+    seen: list[tuple[list[int], Tensor]] = []
+    plain = FreshNegativesLoss._mine
+
+    def watch(self: FreshNegativesLoss, queries: Queries) -> Tensor:
+        mined = plain(self, queries)
+        seen.append((self.record.batch, mined))
+        return mined
+
+    monkeypatch.setattr(FreshNegativesLoss, "_mine", watch)
+    return seen
+
+
 def test_every_strategy_in_one_table(
-    compare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    compare, steps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ",".join(f"{s}:1" if s not in ("stale", "corrected") else s for s in STRATEGIES)
     flags = ["--strategies", names, "--seeds", "0,1", "--refresh", "2", "--eval-steps", "2"]
@@ -32,6 +50,17 @@ def test_every_strategy_in_one_table(
     starts = [json.dumps(run["initial_metrics"]) for run in results["runs"]]
     assert len(set(starts)) == 1
     by = {(r["strategy"], r["seed"]): r for r in results["runs"]}
+    cells = {cell: steps[4 * i : 4 * i + 4] for i, cell in enumerate(by)}  # 4 steps each
+    assert len(steps) == 4 * len(by)
+    # The data order is the seed's alone.
+    orders = {s: {str([b for b, _ in cells[c]]) for c in cells if c[1] == s} for s in (0, 1)}
+    assert [len(order) for order in orders.values()] == [1, 1]
+    assert orders[0] != orders[1]
+    # 2 hard targets and a uniform one, or 4 free ones, for each of 8 queries.
+    widths = dict.fromkeys(STRATEGIES, 3) | {"in-batch": 0, "corrected-free": 6}
+    for (name, _), cell in cells.items():
+        assert {mined.shape for _, mined in cell} == {(8, widths[name])}, name
+    assert {len(set(row)) for _, m in cells["uniform", 0] for row in m.tolist()} == {3}
     assert by["exhaustive", 0]["targets_reembedded"] == 2 * 120
     assert by["two-round", 0]["targets_reembedded"] == 120
     assert by["stochastic", 0]["targets_reembedded"] == 2 * 120  # of so few, all
