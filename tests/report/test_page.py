@@ -123,6 +123,18 @@ def test_every_section_is_there(results: dict[str, Any]) -> None:
     assert "/somewhere/private" not in page
 
 
+def test_strategies_without_a_view_are_named_where_freshness_is_drawn(
+    results: dict[str, Any], hostile: str
+) -> None:
+    assert "Not drawn" not in build_page(results, {})
+    for name in ("stochastic", "uniform"):
+        results["runs"].append(results["runs"][0] | {"strategy": name, "freshness": []})
+    text = read(results).text
+    assert "no embedding of every target is kept: stochastic, uniform." in text
+    results["runs"][-1]["strategy"] = hostile
+    assert "script" not in read(results).tags
+
+
 def test_a_curve_begins_before_training(results: dict[str, Any]) -> None:
     page = build_page({**results, "runs": results["runs"][:1]}, {})
     curve = page.partition("against steps</label>")[2].partition("</svg>")[0]
