@@ -7,6 +7,8 @@ import pytest
 from torch import Tensor
 
 from unstale.cli.main import main
+from unstale.cli.options import Compare
+from unstale.cli.train import warn_of_refreshes
 from unstale.miners import Queries
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.strategies import STRATEGIES
@@ -119,3 +121,17 @@ def test_bad_input_is_named_before_any_work(
     assert compare(tmp_path / "c", *flags) == 2
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("refresh", "steps", "warned"),
+    [(500, 4000, True), (500, 5000, False), ("0-4000:500", 4000, False), (80, 300, False)],
+)
+def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
+    refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_refreshes(Compare(refresh=refresh, steps=steps))  # 80 is the default
+    said = "--refresh 500 means 500 refreshes in 4000 steps"
+    assert (said in caplog.text) == warned
+    assert ("write --refresh 0-4000:500" in caplog.text) == warned
+    assert bool(caplog.text) == warned
