@@ -73,7 +73,7 @@ def cost(method: Method, targets: int, steps: int = STEPS, refreshes: int = 80) 
     which is the most there can be. Exact search reads every target with every query.
     """
     flags, network = method.flags, 0.0
-    times = _times(refreshes, steps)
+    times = len(_due(refreshes, steps))
     full = int(flags.get("full-refreshes", 0))
     sizes = {
         "exhaustive": times * targets,
@@ -82,7 +82,10 @@ def cost(method: Method, targets: int, steps: int = STEPS, refreshes: int = 80) 
         "dynnibal": full * targets,
     }
     reembedded = sizes.get(method.strategy, 0)
-    sampled = times * (targets // 20) if method.strategy == "dynnibal" else 0
+    sampled = 0
+    if method.strategy == "dynnibal":  # a full refresh takes the place of a refit
+        fulls = Schedule.inside(full, steps)
+        sampled = sum(not fulls.due(step) for step in _due(refreshes, steps)) * (targets // 20)
     buffered = method.strategy != "in-batch"
     if method.strategy.startswith("corrected"):  # the output layer moves to the queries
         network = 2.0 * targets * (DIM * HIDDEN + HIDDEN * BATCH)
@@ -96,8 +99,9 @@ def cost(method: Method, targets: int, steps: int = STEPS, refreshes: int = 80) 
 
 
 @cache
-def _times(refreshes: int, steps: int) -> int:
-    return Schedule.evenly(refreshes, steps).count(steps)
+def _due(refreshes: int, steps: int) -> list[int]:
+    schedule = Schedule.evenly(refreshes, steps)
+    return [step for step in range(1, steps + 1) if schedule.due(step)]
 
 
 def command(

@@ -4,8 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from unstale.cli.main import main
+from unstale.cli.options import Compare
+from unstale.cli.train import warn_of_refreshes
+from unstale.miners import Queries
+from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.strategies import STRATEGIES
 
 SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
@@ -21,8 +26,23 @@ def compare(beir: Path, bert_folder: Path):
     return run
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
+    """Watch every step of every cell: its batch, and what was mined for it."""
+    seen: list[tuple[list[int], Tensor]] = []
+    plain = FreshNegativesLoss._mine
+
+    def watch(self: FreshNegativesLoss, queries: Queries) -> Tensor:
+        mined = plain(self, queries)
+        seen.append((self.record.batch, mined))
+        return mined
+
+    monkeypatch.setattr(FreshNegativesLoss, "_mine", watch)
+    return seen
+
+
 def test_every_strategy_in_one_table(
-    compare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    compare, steps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ",".join(f"{s}:1" if s not in ("stale", "corrected") else s for s in STRATEGIES)
     flags = ["--strategies", names, "--seeds", "0,1", "--refresh", "2", "--eval-steps", "2"]
@@ -32,6 +52,17 @@ def test_every_strategy_in_one_table(
     starts = [json.dumps(run["initial_metrics"]) for run in results["runs"]]
     assert len(set(starts)) == 1
     by = {(r["strategy"], r["seed"]): r for r in results["runs"]}
+    cells = {cell: steps[4 * i : 4 * i + 4] for i, cell in enumerate(by)}  # 4 steps each
+    assert len(steps) == 4 * len(by)
+    # The data order is the seed's alone.
+    orders = {s: {str([b for b, _ in cells[c]]) for c in cells if c[1] == s} for s in (0, 1)}
+    assert [len(order) for order in orders.values()] == [1, 1]
+    assert orders[0] != orders[1]
+    # 2 hard targets and a uniform one, or 4 free ones, for each of 8 queries.
+    widths = dict.fromkeys(STRATEGIES, 3) | {"in-batch": 0, "corrected-free": 6}
+    for (name, _), cell in cells.items():
+        assert {mined.shape for _, mined in cell} == {(8, widths[name])}, name
+    assert {len(set(row)) for _, m in cells["uniform", 0] for row in m.tolist()} == {3}
     assert by["exhaustive", 0]["targets_reembedded"] == 2 * 120
     assert by["two-round", 0]["targets_reembedded"] == 120
     assert by["stochastic", 0]["targets_reembedded"] == 2 * 120  # of so few, all
@@ -45,8 +76,9 @@ def test_every_strategy_in_one_table(
     assert set(summary["gap_recovered"]) == set(STRATEGIES)
     assert set(summary["gap_recovered"]["corrected"]) == set(by["stale", 0]["metrics"])
     shown = capsys.readouterr().out
-    lines = {line.split()[0]: line for line in shown.splitlines() if line.split()}
-    assert all(name in lines for name in STRATEGIES)
+    first, _, second = shown.partition("against stale and exhaustive")
+    assert all(f" {name} " in second for name in STRATEGIES)
+    lines = {line.split()[0]: line for line in first.splitlines() if line.split()}
     # Two seeds have a spread, one has none.
     assert [n for n in STRATEGIES if "±" in lines[n]] == ["stale", "corrected"]
 
@@ -89,3 +121,17 @@ def test_bad_input_is_named_before_any_work(
     assert compare(tmp_path / "c", *flags) == 2
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("refresh", "steps", "warned"),
+    [(500, 4000, True), (500, 5000, False), ("0-4000:500", 4000, False), (80, 300, False)],
+)
+def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
+    refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_refreshes(Compare(refresh=refresh, steps=steps))  # 80 is the default
+    said = "--refresh 500 means 500 refreshes in 4000 steps"
+    assert (said in caplog.text) == warned
+    assert ("write --refresh 0-4000:500" in caplog.text) == warned
+    assert bool(caplog.text) == warned

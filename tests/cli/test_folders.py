@@ -1,11 +1,12 @@
-"""Config files that are no config files: whatever YAML makes of them, one clear line."""
+"""Config files: what may change when a run goes on, and odd ones in one clear line."""
 
 from pathlib import Path
 
 import pytest
 
-from unstale.cli.folders import read_flags
+from unstale.cli.folders import read_flags, save_config
 from unstale.cli.main import main
+from unstale.cli.options import Train
 from unstale.errors import InputError
 
 # Each ends the YAML library in another kind of error.
@@ -41,3 +42,15 @@ def test_a_bad_config_is_one_clear_line(
     assert main(["train", f"--config={path}"]) == 2
     assert main(["train", "--config", str(path), "--output", "x"]) == 2
     assert capsys.readouterr().err.count(f"unstale: error: {path}") == 2
+
+
+@pytest.mark.parametrize("flag", ["meter_steps", "probe_queries", "probe_targets"])
+def test_a_run_goes_on_with_the_readings_it_began_with(flag: str, tmp_path: Path) -> None:
+    # The fallback of a corrector and auto-refresh act on them.
+    save_config(tmp_path, "train", Train(output=str(tmp_path)))
+    words = f"--{flag.replace('_', '-')} 7: it began with"
+    with pytest.raises(InputError, match=words):
+        save_config(tmp_path, "train", Train(output=str(tmp_path), resume=True, **{flag: 7}))
+    free = {"save_steps": 7, "eval_steps": 7, "keep_checkpoints": 7}
+    save_config(tmp_path, "train", Train(output=str(tmp_path), resume=True, **free))
+    assert read_flags(tmp_path / "config.yaml")["save_steps"] == 7

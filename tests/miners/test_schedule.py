@@ -4,31 +4,40 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refreshes import run_through
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.errors import InputError
 from unstale.miners import Dynnibal, Refreshed, Schedule, Stochastic
 from unstale.miners.dynnibal import low_rank_ridge
 
+NQ, MARCO, WIKI = 21_000, 8_800, 28_000  # a thousandth of the paper's targets
+
 
 @pytest.mark.parametrize(
-    ("embedded", "refreshes", "steps", "figure"),
+    ("strategy", "targets", "steps", "settings", "figure"),
     [
-        (21_000_000, 80, 40_000, 1_680_000_000),  # exhaustive, Natural Questions: "1.68B"
-        (1_000_000, 80, 40_000, 80_000_000),  # stochastic, a buffer of 1M: "80M"
-        (28_000_000, 40, 20_000, 1_120_000_000),  # retrieval-augmented, 20K steps: "1.1B"
-        (8_800_000, 40, 40_000, 352_000_000),  # MS MARCO: "352M"
+        ("exhaustive", NQ, 400, {"refresh": 80}, (1_680_000, 0)),  # "1.68B"
+        ("stochastic", NQ, 400, {"refresh": 80, "subset_size": 1_000}, (80_000, 0)),  # "80M"
+        ("two-round", NQ, 400, {}, (21_000, 0)),
+        # Two full refreshes, "42M"; and 80 times a twentieth as a sample.
+        ("dynnibal", NQ, 400, {"refresh": 80, "full_refreshes": 2}, (42_000, 80 * 1_050)),
+        ("corrected", NQ, 400, {}, (0, 0)),
+        ("exhaustive", MARCO, 400, {"refresh": 40}, (352_000, 0)),  # "352M"
+        ("exhaustive", WIKI, 200, {"refresh": 40}, (1_120_000, 0)),  # augmented: "1.1B"
     ],
 )
-def test_the_papers_counts(embedded: int, refreshes: int, steps: int, figure: int) -> None:
-    schedule = Schedule.evenly(refreshes, steps)
-    assert embedded * schedule.count(steps) == figure
-    every = steps // refreshes
-    assert embedded * Schedule.parse(f"0-{steps}:{every}").count(steps) == figure
+def test_the_papers_counts(
+    strategy: str, targets: int, steps: int, settings: dict[str, int], figure: tuple[int, int]
+) -> None:
+    # A hundredth of its steps: as many refreshes as it makes.
+    assert run_through(strategy, targets, steps, **settings) == figure
 
 
-def test_the_papers_dynnibal_count() -> None:
-    assert 21_000_000 * Schedule.inside(2, 40_000).count(40_000) == 42_000_000
+def test_a_number_of_refreshes_is_a_schedule() -> None:
+    evenly, every = Schedule.evenly(80, 4_000), Schedule.parse("0-4000:50")
+    assert [s for s in range(1, 4_001) if evenly.due(s)] == list(range(50, 4_001, 50))
+    assert [s for s in range(1, 4_001) if every.due(s)] == list(range(50, 4_001, 50))
 
 
 @given(st.integers(0, 100), st.integers(1, 500))

@@ -48,13 +48,27 @@ def test_the_table_has_means_spreads_and_costs(results: dict[str, Any]) -> None:
     page = build_page(results, {})
     # Seeds of 50 and 60: mean 55, standard deviation 10 / sqrt(2) = 7.07.
     row = cells(page, "corrected")
-    assert row[:5] == ["55.0 ± 7.1"] * 5
-    assert row[5:] == ["90%", "0", "2.00", "20 s"]  # seen, re-embedded, steps/s, training
-    assert cells(page, "exhaustive")[6] == "9,005"  # 9,000, and 5 as a sample
-    assert cells(page, "before training")[1].startswith("20.0")
+    assert row[:6] == ["2", *["55.0 ± 7.1"] * 5]
+    assert row[6:] == ["90%", "0", "0", "2.00", "20 s"]  # seen, costs, steps/s, training
+    assert cells(page, "exhaustive")[7:9] == ["9,000", "5"]  # re-embedded, and as a sample
+    assert cells(page, "before training")[2].startswith("20.0")
     comparison = build_page(results, {}).partition('class="comparison"')[2]
     assert cells(comparison, "corrected") == ["50% 25 to 75", "< 0.001", "0.250"]
     assert cells(comparison, "stale") == ["\u2013"] * 3
+    assert "one seed" not in comparison
+
+
+def test_the_comparison_has_every_gap_and_marks_one_seed(results: dict[str, Any]) -> None:
+    gaps, bounds = {"recall@1": 0.2, "recall@10": 0.5}, {"recall@1": [-0.1, 0.4]}
+    results["summary"]["gap_recovered"]["corrected"] = gaps
+    results["summary"]["gap_recovered_interval"]["corrected"] |= bounds
+    results["summary"]["interval_seeds"] = {"corrected": 1}
+    page = build_page(results, {})
+    comparison = page.partition('class="comparison"')[2]
+    shown = cells(comparison, "corrected")[:2]
+    assert shown == ["20% \u221210 to 40 *", "50% 25 to 75 *"]
+    assert "*: of one seed" in comparison
+    assert "25% to 75%, over queries alone: of one seed) of the gap" in Reader(page).text
 
 
 def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
@@ -66,8 +80,32 @@ def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
     assert "Corrected negatives ended 10.0 points above stale ones." in text
     assert "recovered 50% (95% interval: 25% to 75%) of the gap" in text
     assert "the stale cache held 50% of the true nearest targets; seen through" in text
-    assert "Corrected re-embedded 0 targets, exhaustive 9,005." in text
+    assert (
+        "Corrected re-embedded 0 targets, exhaustive 9,000. As a sample exhaustive encoded 5 more."
+        in text
+    )
     assert "All runs together took 3 min 0 s." in text  # six runs of 30 seconds
+    del results["runs"][1]  # the second seed of stale
+    assert "Trained: 3 strategies, 1 to 2 seeds each, 20 steps" in read(results).text
+
+
+def test_costs_are_means_over_seeds_and_samples_have_a_place_of_their_own(
+    results: dict[str, Any],
+) -> None:
+    results["runs"][5]["targets_reembedded"] = (
+        3000  # the second seed of exhaustive; the first 9,000
+    )
+    for run in results["runs"]:
+        del run["targets_sampled"]  # as in results of another time
+    page = build_page(results, {})
+    assert cells(page, "exhaustive")[7:] == ["6,000", "2.00", "20 s"]
+    assert "ampled" not in page
+    axis = page.partition("What re-embedding buys")[2].partition("</svg>")[0]
+    results["runs"][0]["targets_sampled"] = 80_000
+    page = build_page(results, {})
+    assert cells(page, "exhaustive")[7:] == ["6,000", "\u2013", "2.00", "20 s"]
+    # A sample renews no target: the figure stays as it is.
+    assert page.partition("What re-embedding buys")[2].partition("</svg>")[0] == axis
 
 
 def test_every_section_is_there(results: dict[str, Any]) -> None:
@@ -83,6 +121,18 @@ def test_every_section_is_there(results: dict[str, Any]) -> None:
     # A panel for each of 3 strategies in 2 readings, drawn once; 3 other charts drawn for 2 sizes.
     assert page.count("<svg") == 2 * 3 + 3 * 2
     assert "/somewhere/private" not in page
+
+
+def test_strategies_without_a_view_are_named_where_freshness_is_drawn(
+    results: dict[str, Any], hostile: str
+) -> None:
+    assert "Not drawn" not in build_page(results, {})
+    for name in ("stochastic", "uniform"):
+        results["runs"].append(results["runs"][0] | {"strategy": name, "freshness": []})
+    text = read(results).text
+    assert "no embedding of every target is kept: stochastic, uniform." in text
+    results["runs"][-1]["strategy"] = hostile
+    assert "script" not in read(results).tags
 
 
 def test_a_curve_begins_before_training(results: dict[str, Any]) -> None:

@@ -122,6 +122,22 @@ def test_a_subset_smaller_than_k_does_not_fail_a_finished_run(
     assert all(e["stale"] and not e["corrected"] for e in found)
 
 
+def test_what_was_searched_in_the_stale_view_is_not_called_corrected(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+) -> None:
+    tokens, buffer = drifted
+    positives = Positives(dataset, ["train"])
+    miner = Corrected(buffer, Corrector(16, (8,)), scale=20.0)
+    (one,) = mined_examples(static_model, miner, dataset, tokens, positives, queries=1)
+    assert one["corrected"]
+    miner.trusted.fill_(False)  # as when the meter finds the corrector worse than none
+    (one,) = mined_examples(static_model, miner, dataset, tokens, positives, queries=1)
+    assert one["stale"]
+    assert not one["corrected"]
+
+
 def test_texts_are_cut(
     static_model: SentenceTransformer,
     dataset: RetrievalDataset,

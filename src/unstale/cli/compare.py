@@ -11,7 +11,7 @@ from unstale.cli import options
 from unstale.cli.compare_rag import Start, prepare_rag
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import is_finished, open_output, save_config
-from unstale.cli.train import check_flags, training_settings
+from unstale.cli.train import check_flags, training_settings, warn_of_refreshes
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.integrity import seal
@@ -40,6 +40,7 @@ def run(chosen: options.Compare) -> None:
     )
     names = list(dict.fromkeys(name for name, _ in cells))
     start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
+    warn_of_refreshes(chosen)
     output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "compare", chosen)
     buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"

@@ -18,10 +18,11 @@ _LOG = logging.getLogger(__name__)
 CONFIG = "config.yaml"
 _MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
 
-# What may change when a run goes on: nothing that its results depend on.
-_FREE = {"output", "overwrite", "resume", "device", "save_steps", "meter_steps", "eval_steps"}
+# What may change when a run goes on: nothing that its results depend on. Readings of the meter are
+# not among it, since a miner may heed them.
 _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
-_FREE |= {"probe_queries", "probe_targets", "keep_checkpoints", *_MORE}
+_FREE = {"output", "overwrite", "resume", "device", "save_steps", "eval_steps"}
+_FREE |= {"keep_checkpoints", *_MORE}
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _PATHS = set("data model retriever reader buffer vectors run".split())  # or names

@@ -102,8 +102,9 @@ class Train(Output, Filtering, Encoder):
             over time; 0 for the paper's.
         memory: Remember what the corrector missed of each target when it was last encoded, and
             add it; --no-memory for the paper's.
-        refresh: How often exhaustive, stochastic and dynnibal refresh: a number over the run, or
-            a schedule as Atlas writes it, 0-1000:500,1000-10000:2000.
+        refresh: How many times in the run exhaustive, stochastic and dynnibal refresh (500: 500
+            times, not every 500 steps); or a schedule as Atlas writes it, in each range after every
+            so many steps: 0-1000:500,1000-10000:2000.
         full_refreshes: Full re-embeddings of dynnibal (paper: 2; 0 for none).
         subset_size: Targets that stochastic and corrected-subset hold; 0 for a twentieth.
         sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.

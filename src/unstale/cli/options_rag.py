@@ -41,8 +41,9 @@ class Rag(Output, Shape):
         corrector_weight: Weight of the corrector's loss (paper: 10).
         corrector_anchor: Weight of an mse beside the cross-entropy; 0 for the paper's.
         memory: Remember what the corrector missed of each target; --no-memory for the paper's.
-        refresh: How often exhaustive refreshes: a number over the run (paper: 40), or a schedule
-            as Atlas writes it, 0-1000:500,1000-10000:2000.
+        refresh: How many times in the run exhaustive refreshes (paper: 40; 500: 500 times, not
+            every 500 steps); or a schedule as Atlas writes it, in each range after every so many
+            steps: 0-1000:500,1000-10000:2000.
         search: How to search h(B): exact, rolling, ivf, or auto by size and memory.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
         dtype: How to store a corpus embedded here.

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_rag import Rag
-from unstale.cli.train import check_trainer
+from unstale.cli.train import check_trainer, warn_of_refreshes
 from unstale.distributed import barrier, first_alone, rank, start
 from unstale.integrity import seal
 from unstale.rag.job import train_rag
@@ -46,6 +46,7 @@ def run(chosen: Rag) -> None:
     settings = check_rag_flags(questions, retriever, reader, chosen)
     output = Path(chosen.output)
     if rank() == 0:
+        warn_of_refreshes(chosen)
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "rag", chosen)
     barrier()

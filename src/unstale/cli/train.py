@@ -1,5 +1,6 @@
 """`unstale train`."""
 
+import logging
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -12,6 +13,7 @@ from unstale.cli import options
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_filters import Filtering
+from unstale.cli.options_rag import Rag
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.distributed import barrier, first_alone, rank, start
@@ -24,6 +26,7 @@ from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
 from unstale.training.strategies import find_strategy
 
+_LOG = logging.getLogger(__name__)
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
 _OURS = {
     "max_steps": "--steps",
@@ -52,6 +55,7 @@ def run(chosen: options.Train) -> None:
     settings = check_flags(dataset, model, chosen)
     output = Path(chosen.output)
     if rank() == 0:
+        warn_of_refreshes(chosen)
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "train", chosen)
     barrier()
@@ -86,6 +90,17 @@ def training_settings(chosen: options.Train) -> dict[str, Any]:
 def chosen_filters(chosen: Filtering) -> Filters:
     """Return the rules against false negatives that the flags name."""
     return Filters(**{f.name: getattr(chosen, f.name) for f in fields(Filters)})
+
+
+def warn_of_refreshes(chosen: options.Train | Rag) -> None:
+    """Say what a number of refreshes means, if it looks like one of steps between them."""
+    times, steps = chosen.refresh, chosen.steps
+    if isinstance(times, int) and times != type(chosen).refresh and 10 * times > steps:
+        _LOG.warning(
+            "--refresh %d means %d refreshes in %d steps; for one after every so many steps write "
+            "--refresh 0-%d:%d",
+            times, times, steps, steps, times,
+        )  # fmt: skip
 
 
 def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> None:

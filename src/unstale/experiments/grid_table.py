@@ -43,9 +43,8 @@ def make_row(
         "seen": fmean(r[0] for r in readings) if readings else None,
         "drift": fmean(r[1] for r in readings) if readings else None,
         "targets_trained": fmean(e["targets_trained"] for e in entries),
-        "targets_reembedded": fmean(
-            e["targets_reembedded"] + e["targets_sampled"] for e in entries
-        ),
+        "targets_reembedded": fmean(e["targets_reembedded"] for e in entries),
+        "targets_sampled": fmean(e["targets_sampled"] for e in entries),
         "steps": entries[0]["steps"],
         "steps_per_second": fmean(e["steps_per_second"] for e in entries),
         "training_seconds": fmean(e["seconds"]["training"] for e in entries),
@@ -94,6 +93,8 @@ def grid_table(rows: Sequence[Mapping[str, Any]]) -> str:
         values = [row[name] for row in rows]
         columns[name] = ["", *("" if v is None else f"{100 * v:.0f}%" for v in values)]
     columns["re-embedded"] = ["", *(f"{row['targets_reembedded']:,.0f}" for row in rows)]
+    if any(row["targets_sampled"] for row in rows):
+        columns["sampled"] = ["", *(f"{row['targets_sampled']:,.0f}" for row in rows)]
     if len({row["steps"] for row in rows}) > 1:
         columns["steps"] = ["", *(str(row["steps"]) for row in rows)]
     columns["steps/s"] = ["", *(f"{row['steps_per_second']:.2f}" for row in rows)]

@@ -11,7 +11,7 @@ from unstale.experiments.figures import figure, line
 from unstale.experiments.grid import AS_IT_IS, Study
 from unstale.experiments.grid_table import Paper
 
-WIDTHS = (0, 256, 768, 2048, 8192)
+WIDTHS = (0, 256, 768, 2048, 4096, 8192)
 ROLLING = (768, 2048, 8192)
 
 

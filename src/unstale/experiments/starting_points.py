@@ -13,7 +13,6 @@ from unstale.experiments.grid import AS_IT_IS, Study
 from unstale.experiments.grid_table import Paper
 
 TRAINED = "trained for retrieval"
-STRATEGIES = ("stale", "two-round", "corrected", "exhaustive")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

@@ -53,13 +53,13 @@ class Dynnibal(Miner):
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Re-embed everything, or refit the regression on a sample, if it is time."""
-        everything = torch.arange(len(self.moved))
         full = self.base.refresh(step, embed)
+        if not full.refreshed and not self.refits.due(step):
+            return Embedded()
+        everything = torch.arange(len(self.moved))
         if full.refreshed:
             self.moved.write(everything, self.base.buffer[everything])
             return full
-        if not self.refits.due(step):
-            return Embedded()
         rows = subset(len(self.moved), self.sample, self.seed, step)
         move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
         for part in everything.split(16_384):

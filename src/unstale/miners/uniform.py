@@ -13,15 +13,24 @@ from unstale.search.draws import UNIFORM, bits
 
 @final
 class Uniform(Miner):
-    """Draw k distinct targets for each query, keyed by (seed, step, query)."""
+    """Draw distinct targets for each query, keyed by (seed, step, query).
 
-    def __init__(self, targets: int, seed: int) -> None:
+    Args:
+        targets: N, the size of the corpus.
+        seed: Of the draws.
+        more: Targets to draw beside the k asked for: uniform company, in the same draw. Of a second
+            miner with the same key the first draws would be these over again.
+    """
+
+    def __init__(self, targets: int, seed: int, more: int = 0) -> None:
         super().__init__()
         self.targets = targets
         self.seed = seed
+        self.more = more
 
-    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
-        """Draw k rows for each query, none twice and none of its positives."""
+    def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
+        """Draw k rows and `more` for each query, none twice and none of its positives."""
+        k += self.more
         if k > self.targets:
             raise InputError(f"cannot draw {k} of {self.targets} targets")
         # The scheme depends on k and N alone, so that a query draws alike in any company; and the

@@ -56,7 +56,8 @@ class Entry:
     split: str
     metrics: dict[str, float]
     initial: dict[str, float]
-    reembedded: float | None  # samples that a strategy embeds to fit something included
+    reembedded: float | None
+    sampled: float | None  # targets encoded to fit something, not to refresh
     seconds: float | None  # from start to finish
     training: float | None  # of those, without embedding at the start and measuring
     steps_per_second: float | None
@@ -170,9 +171,7 @@ def _entry(run: object, where: str) -> Entry:
     seconds = run["seconds"] if isinstance(run.get("seconds"), dict) else {}
     data = run["data"] if isinstance(run.get("data"), dict) else {}
     total, training = number(seconds.get("total")), number(seconds.get("training"))
-    seed, embedded = number(run.get("seed")), number(run.get("targets_reembedded"))
-    if embedded is not None:
-        embedded += number(run.get("targets_sampled")) or 0.0
+    seed = number(run.get("seed"))
     initial = _metrics(run.get("initial_metrics", {}), f"{where}: `initial_metrics`")
     curve = _records(run.get("curve"), f"{where}: `curve`")
     if curve and initial and curve[0].get("step") != 0:  # a run measures its start apart
@@ -185,7 +184,8 @@ def _entry(run: object, where: str) -> Entry:
         split=str(run.get("split", "test")),
         metrics=_metrics(run.get("metrics"), f"{where}: `metrics`"),
         initial=initial,
-        reembedded=embedded,
+        reembedded=number(run.get("targets_reembedded")),
+        sampled=number(run.get("targets_sampled")),
         seconds=total,
         training=total if training is None else training,
         steps_per_second=number(run.get("steps_per_second")),

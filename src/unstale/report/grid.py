@@ -15,8 +15,8 @@ from unstale.report.entries import (
 )
 from unstale.report.escape import escape
 from unstale.report.figures import tone
-from unstale.report.table import SHOWN
-from unstale.report.words import duration, gap_recovered, look_up, trained
+from unstale.report.table import GAPS, ONE_SEED, SHOWN
+from unstale.report.words import duration, gap_recovered, look_up, one_seed, trained
 
 _NOTHING = '<td class="none">&ndash;</td>'
 
@@ -30,20 +30,26 @@ def results_table(groups: Sequence[Group]) -> str:
         {
             "seen": [_seen(g) for g in ranked],
             "re-embedded": [_mean(g, "{:,.0f}".format, lambda e: e.reembedded) for g in ranked],
+            "sampled": [_mean(g, "{:,.0f}".format, lambda e: e.sampled) for g in ranked],
             "steps/s": [_mean(g, "{:.2f}".format, lambda e: e.steps_per_second) for g in ranked],
             "training": [_mean(g, duration, lambda e: e.training) for g in ranked],
         }
     )
+    if not any(e.sampled for g in groups for e in g.entries):
+        costs.pop("sampled", None)
     columns = {
         SHOWN[m]: [_metric(g.metric(m), best[m], len(groups)) for g in ranked] for m in metrics
     }
-    said = ["Metrics in percent."]
-    if any(len(g.entries) > 1 for g in groups):
+    said, seeds = ["Metrics in percent."], {}
+    if several := any(len(g.entries) > 1 for g in groups):
         said.append("±: standard deviation over the seeds.")
+        seeds = {"seeds": [str(len(g.entries)) for g in ranked]}
     if "seen" in costs:
         said.append("Seen: share of the true top 10 that the searched cache held at the end.")
-    before = _before(groups, metrics, len(costs))
-    return _table("results", ranked, columns | costs, before, " ".join(said))
+    if "sampled" in costs:
+        said.append("Sampled: targets encoded to fit something, not to refresh.")
+    before = _before(groups, metrics, len(costs), several=several)
+    return _table("results", ranked, seeds | columns | costs, before, " ".join(said))
 
 
 def comparison_table(groups: Sequence[Group], summary: Record) -> str:
@@ -51,7 +57,7 @@ def comparison_table(groups: Sequence[Group], summary: Record) -> str:
     ranked, metric = _ranked(groups), headline(groups)
     columns = _filled(
         {
-            "gap recovered": [_gap(summary, g, metric) for g in ranked],
+            **{f"gap at {SHOWN[m]}": [_gap(summary, g, m) for g in ranked] for m in GAPS},
             "p vs stale": [_p(summary, g, "stale", metric) for g in ranked],
             "p vs exhaustive": [_p(summary, g, "exhaustive", metric) for g in ranked],
         }
@@ -59,13 +65,18 @@ def comparison_table(groups: Sequence[Group], summary: Record) -> str:
     if not columns:
         return ""
     said = []
-    if "gap recovered" in columns:
+    if any(name.startswith("gap") for name in columns):
         said.append(
-            f"Gap recovered: where {spoken(metric)} stands from stale (0%) to exhaustive (100%), "
-            "with its 95% interval."
+            "Gap: where a strategy stands from stale (0%) to exhaustive (100%), with its "
+            "95% interval."
         )
-    if len(columns) > 1 or not said:
-        said.append(f"p: of a paired t-test of {spoken(metric)} over the queries.")
+    if any(name.startswith("p ") for name in columns):
+        said.append(
+            f"p: of a paired t-test of {spoken(metric)} over the queries: it speaks of "
+            "these trained models, not of other seeds."
+        )
+    if any(one_seed(summary, g.strategy) for g in groups):
+        said.append(f"*: {ONE_SEED}.")
     return _table("comparison", ranked, columns, "", " ".join(said))
 
 
@@ -94,14 +105,13 @@ def _table(
     )
 
 
-def _before(groups: Sequence[Group], metrics: Sequence[str], blanks: int) -> str:
+def _before(groups: Sequence[Group], metrics: Sequence[str], blanks: int, *, several: bool) -> str:
     if not any(trained(g) for g in groups):
         return ""
     entries = [e for g in groups for e in g.entries]
     # Under a spread that is not there, so that the means line up.
-    several = any(len(g.entries) > 1 for g in groups)
     room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>' if several else ""
-    cells = ""
+    cells = "<td></td>" if several else ""  # no seeds yet
     for metric in metrics:
         values = [e.initial[metric] for e in entries if metric in e.initial]
         cells += f"<td>{100 * fmean(values):.1f}{room}</td>" if values else _NOTHING
@@ -135,7 +145,8 @@ def _gap(summary: Record, group: Group, metric: str) -> str:
     value, low, high = gap
     shown = f"{_signed(value)}%"
     if low is not None and high is not None:
-        shown += f' <span class="spread">{_signed(low)} to {_signed(high)}</span>'
+        mark = "&nbsp;*" if one_seed(summary, group.strategy) else ""
+        shown += f' <span class="spread">{_signed(low)} to {_signed(high)}{mark}</span>'
     return shown
 
 

@@ -13,7 +13,7 @@ from unstale.report.examples import examples_html
 from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.results import RESULTS, read_results
-from unstale.report.words import key_figures, sentences
+from unstale.report.words import key_figures, sentences, trained
 
 PAGE = "report.html"
 # What a reader may want to know of a run's flags; paths of one machine are not among it.
@@ -117,6 +117,11 @@ def _freshness(groups: list[Group]) -> str:
         "line is the cache as it was last embedded; the corrected line is the same cache seen "
         "through what the strategy learnt."
     )
+    blind = [
+        escape(g.name) for g in groups if trained(g) and not any(e.freshness for e in g.entries)
+    ]
+    if blind:
+        about += f" Not drawn, since no embedding of every target is kept: {', '.join(blind)}."
     return _section("Freshness", about, _switch({"Top 10 found": overlap, "KL divergence": kl}))
 
 

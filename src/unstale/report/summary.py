@@ -22,7 +22,8 @@ def summarise(
 
     Returns:
         `mean`, `std` (over seeds), `seeds`, `p_value[reference][strategy][metric]`,
-        `gap_recovered[strategy][metric]` and `gap_recovered_interval`.
+        `gap_recovered[strategy][metric]`, `gap_recovered_interval` and `interval_seeds[strategy]`,
+        the fewest seeds of the strategy and the gap's two ends: with 1 it is too narrow.
     """
     metrics = {s: list(next(iter(by_seed.values()))) for s, by_seed in values.items()}
     summary: dict[str, Any] = {
@@ -32,6 +33,7 @@ def summarise(
         "p_value": {},
         "gap_recovered": {},
         "gap_recovered_interval": {},
+        "interval_seeds": {},
     }
     for reference in references:
         if reference in values:
@@ -55,6 +57,8 @@ def summarise(
             summary["gap_recovered_interval"][strategy] = {
                 m: None if g.value is None else [g.low, g.high] for m, g in gaps.items()
             }
+            counts = (len(values[s]) for s in (strategy, FLOOR, CEILING))
+            summary["interval_seeds"][strategy] = min(counts)
     return summary
 
 

@@ -1,6 +1,7 @@
 """Results as a table for the terminal."""
 
 from collections.abc import Iterable
+from statistics import fmean
 from typing import Any
 
 from rich import box
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unstale.report.markdown import percent
+from unstale.report.words import gap_recovered, look_up, one_seed
 
 SHOWN = {
     "exact_match": "EM",
@@ -20,6 +22,8 @@ SHOWN = {
     "ndcg@10": "nDCG@10",
 }
 TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
+GAPS = ("exact_match", "f1", "recall@1", "recall@10", "recall@100")  # to be shown of a summary
+ONE_SEED = "of one seed: how results vary from seed to seed is not in the interval"
 _READ = {m: SHOWN[m] for m in ("exact_match", "f1", "answer_recall", "recall@1")}
 
 
@@ -28,18 +32,18 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.add_column("", no_wrap=True)
-    columns = _columns(runs)
-    for name in (*columns.values(), "seen", "re-embedded", "time"):
+    columns, spent = _columns(runs), _spent(runs)
+    for name in (*columns.values(), "seen", *spent, "time"):
         table.add_column(name, justify="right", no_wrap=True)
     if runs[0]["steps"]:
-        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns), "", "", "")
+        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns))
     for run in runs:
         seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
         measured = not run["steps"] and "data" not in run
         name = "as it is" if measured else f"{run['strategy']}{seed}"
         seconds = f"{run['seconds']['total']:.0f} s"
-        reembedded = f"{run['targets_reembedded']:,}"
-        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), reembedded, seconds)
+        cost = [f"{run[key]:,}" for key in spent.values()]
+        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), *cost, seconds)
     if any(run["freshness"] for run in runs):
         table.caption = caption
     Console().print(table)
@@ -76,6 +80,12 @@ def _columns(runs: list[dict[str, Any]]) -> dict[str, str]:
     return {m: n for m, n in (_READ if "exact_match" in there else TERMINAL).items() if m in there}
 
 
+def _spent(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """Name what was encoded beside training: refreshes, and samples if there were any."""
+    sampled = {"sampled": "targets_sampled"} if any(r["targets_sampled"] for r in runs) else {}
+    return {"re-embedded": "targets_reembedded"} | sampled
+
+
 def _percent(metrics: dict[str, float], columns: Iterable[str]) -> list[str]:
     return [f"{100 * metrics[name]:.1f}" if name in metrics else "" for name in columns]
 
@@ -89,32 +99,59 @@ def _seen(run: dict[str, Any]) -> str:
 
 
 def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, title: str) -> None:
-    """Print the mean over seeds of every strategy, its spread, and the gap it recovers."""
+    """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
-    columns = _columns(runs)
-    judged = "exact_match" if "exact_match" in columns else "recall@10"
-    for name in (*columns.values(), "gap", "p", "re-embedded", "steps/s"):
+    columns, spent = _columns(runs), _spent(runs)
+    for name in ("seeds", *columns.values(), *spent, "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
     start = max((run["initial_metrics"] for run in runs), key=len)
-    table.add_row("before", *_percent(start, columns))
+    table.add_row("before", "", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
         own = [run for run in runs if run["strategy"] == strategy]
         values = [[r["metrics"][m] for r in own] if m in mean else [] for m in columns]
         cells = [percent(v).replace(" ", "") if v else "" for v in values]  # a narrow table
-        gap = summary["gap_recovered"].get(strategy, {}).get(judged)
-        p = summary["p_value"].get("stale", {}).get(strategy, {}).get(judged)
-        speed = sum(run["steps_per_second"] for run in own) / len(own)
-        table.add_row(
-            strategy,
-            *cells,
-            "" if gap is None else f"{gap:.2f}",
-            p_text(p),
-            f"{own[0]['targets_reembedded'] + own[0]['targets_sampled']:,}",
-            f"{speed:.1f}",
-        )
-    name = columns[judged]
-    table.caption = f"gap: of stale to exhaustive, recovered at {name}; p: against stale, paired"
+        cost = [f"{fmean(run[key] for run in own):,.0f}" for key in spent.values()]
+        speed = f"{fmean(run['steps_per_second'] for run in own):.1f}"
+        table.add_row(strategy, str(len(own)), *cells, *cost, speed)
     if "answer_recall" in columns:
-        table.caption += "; found: an answer stands in a target that the reader saw"
-    Console(width=max(100, Console().width)).print(table)
+        table.caption = "found: an answer stands in a target that the reader saw"
+    console = Console(width=max(140, Console().width))  # a number is never cut
+    console.print(table)
+    if summary["p_value"]:
+        console.print(_differences(summary, columns))
+
+
+def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
+    """Build the table of the gap that each strategy recovers, and of tests."""
+    gaps = [m for m in GAPS if m in columns] if summary["gap_recovered"] else []
+    judged = "exact_match" if "exact_match" in columns else "recall@10"
+    references = list(summary["p_value"])
+    title = f"against {' and '.join(references)}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in (*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for strategy in summary["mean"]:
+        p_values = [look_up(summary, "p_value", r, strategy, judged) for r in references]
+        shown = [_gap(summary, strategy, m) for m in gaps]
+        table.add_row(strategy, *shown, *map(p_text, p_values))
+    said = [
+        f"p: at {columns[judged]}, of a paired t-test over queries: of these models, not of seeds"
+    ]
+    if gaps:
+        said.insert(
+            0, "gap: where a strategy stands from stale, 0, to exhaustive, 1 [95% interval]"
+        )
+        if any(one_seed(summary, strategy) for strategy in summary["mean"]):
+            said.append(f"*: {ONE_SEED}")
+    table.caption = "\n".join(said)
+    return table
+
+
+def _gap(summary: dict[str, Any], strategy: str, metric: str) -> str:
+    gap = gap_recovered(summary, strategy, metric)
+    if gap is None:
+        return ""
+    value, low, high = gap
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]{'*' if one_seed(summary, strategy) else ''}"

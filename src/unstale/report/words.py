@@ -74,6 +74,11 @@ def gap_recovered(
     return value, number(low), number(high)
 
 
+def one_seed(summary: Record, strategy: str) -> bool:
+    """Tell whether an interval leaves out how results vary from seed to seed."""
+    return look_up(summary, "interval_seeds", strategy) == 1
+
+
 def look_up(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds there
     """Follow keys into nested objects; None where there is nothing."""
     for key in path:
@@ -121,13 +126,25 @@ def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
         words += f" Encoder: <strong>{escape(encoder)}</strong>"
         words += f" with {escape(towers)} towers." if towers else "."
     if any(steps):
-        seeds = max(len(g.entries) for g in groups)
         many = "one strategy" if len(groups) == 1 else f"{len(groups)} strategies"
-        words += f" Trained: {many}, {'one seed' if seeds == 1 else f'{seeds} seeds'} each"
+        words += f" Trained: {many}, {_seeds([len(g.entries) for g in groups])} each"
         words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
         batch = number(settings.get("batch_size"))
         words += f" of {batch:,.0f} queries." if batch is not None else "."
     return words
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    """Say how many seeds there are.
+
+    Example:
+        >>> _seeds([1, 1]), _seeds([3, 3]), _seeds([3, 1, 2])
+        ('one seed', '3 seeds', '1 to 3 seeds')
+    """
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "one seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
 
 def _outcome(groups: Sequence[Group]) -> str:
@@ -159,12 +176,13 @@ def _gap(groups: Sequence[Group], summary: Record) -> str:
     corrected = corrected_group(groups)
     metric = headline(groups)
     gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
-    if not gap:
+    if not corrected or not gap:
         return ""
     value, low, high = gap
     between = ""
     if low is not None and high is not None:
-        between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%)"
+        over = ", over queries alone: of one seed" if one_seed(summary, corrected.strategy) else ""
+        between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%{over})"
     return (
         f"The corrector recovered <strong>{100 * value:.0f}%</strong>{between} of the gap in "
         f"{spoken(metric)} between never re-embedding (stale) and re-embedding on a schedule "
@@ -200,6 +218,10 @@ def _cost(groups: Sequence[Group]) -> str:
         words = f"{escape(shown[0].name)} re-embedded {shown[1]:,.0f} targets"
         words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown[0] else "."
         words = words[0].upper() + words[1:]
+    for group in groups:
+        if sampled := average(group.of(lambda e: e.sampled)):
+            words += f" As a sample {escape(group.name)} encoded {sampled:,.0f}"
+            words += " more." if average(group.of(lambda e: e.reembedded)) else "."
     total = [v for g in groups for v in g.of(lambda e: e.seconds)]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"

@@ -105,8 +105,8 @@ class MinedExamples:
     def listed(self) -> list[dict[str, Any]]:
         """Return `{"query", "label", "true", "stale", "corrected"}` for each query.
 
-        A miner without a corrector has an empty `corrected`. Listed targets have a `row`, `text`
-        and `score`, mined ones also their `true_rank`.
+        A miner that searched no corrected view has an empty `corrected`. Listed targets have a
+        `row`, `text` and `score`, mined ones also their `true_rank`.
         """
         if not self._mined:
             return []
@@ -149,9 +149,12 @@ def _search_stale(
 
 
 def _mine(miner: Miner, queries: Queries, k: int) -> TopK | None:
-    """Let the miner choose, if it corrects; its uniform company is left out."""
+    """Let the miner choose, if it corrects; its uniform company is left out.
+
+    One that distrusts its corrector searches the stale view, which is listed as such already.
+    """
     view = miner.view(torch.zeros_like(queries.rows[:1]))
-    if view is None or view.corrected is None:
+    if view is None or view.corrected is None or not view.trusted:
         return None
     try:
         rows = miner.mine(queries, k)[:, :k]

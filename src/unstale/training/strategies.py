@@ -137,7 +137,12 @@ def _stochastic(recipe: Recipe) -> Miner:
 
 STRATEGIES: dict[str, Strategy] = {
     "in-batch": Strategy(lambda r: InBatch(), buffered=False, mixes=False, sees=False),
-    "uniform": Strategy(lambda r: Uniform(r.targets, r.seed), buffered=False, sees=False),
+    "uniform": Strategy(
+        lambda r: Uniform(r.targets, r.seed, r.uniform_negatives),  # its company is its own kind
+        buffered=False,
+        mixes=False,
+        sees=False,
+    ),
     "stale": Strategy(lambda r: Stale(r.cache, r.gumbel)),
     "stale-frozen": Strategy(lambda r: Stale(r.cache, r.gumbel), frozen=True),
     "exhaustive": Strategy(
@@ -191,8 +196,7 @@ def build_miner(name: str, recipe: Recipe) -> Miner:
         reach = recipe.subset_size or recipe.twentieth if strategy.part else recipe.targets
         miner = Filtered(miner, recipe.filters, reach, recipe.veto)
     if strategy.mixes and recipe.uniform_negatives:
-        uniform = Uniform(recipe.targets, recipe.seed)
-        miner = Mixed(miner, uniform, recipe.uniform_negatives)
+        miner = Mixed(miner, Uniform(recipe.targets, recipe.seed), recipe.uniform_negatives)
     if recipe.given is not None and recipe.given_negatives:
         miner = Mixed(miner, Given(recipe.given, recipe.seed), recipe.given_negatives)
     return miner

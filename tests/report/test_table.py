@@ -1,0 +1,71 @@
+"""What `compare` prints: its numbers by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unstale.report.summary import summarise
+from unstale.report.table import print_comparison
+
+RECALL = {"stale": 0.5, "corrected": 0.7, "exhaustive": 0.9, "uniform": 0.6}
+METRICS = ("recall@1", "recall@10", "recall@100")
+
+
+@pytest.fixture
+def printed(results: dict[str, Any], capsys: pytest.CaptureFixture[str]):
+    """Compare strategies, each with so many seeds; return both tables' rows, and the second."""
+
+    def show(seeds: dict[str, int]) -> tuple[dict[str, list[str]], dict[str, list[str]], str]:
+        queries = np.tile([0.9, 1.1], 10)  # they differ, and share the gap alike
+        values = {
+            s: {i: dict.fromkeys(METRICS, queries * RECALL[s]) for i in range(n)}
+            for s, n in seeds.items()
+        }
+        runs = [
+            results["runs"][-1]
+            | {"strategy": s, "seed": i, "metrics": {m: float(v.mean()) for m, v in found.items()}}
+            | {"targets_reembedded": 100 * i, "targets_sampled": 7 * i}
+            for s, by_seed in values.items()
+            for i, found in by_seed.items()
+        ]
+        print_comparison(runs, summarise(values), title="world")
+        text = capsys.readouterr().out
+        first, _, second = text.partition("against ")
+        return _rows(first), _rows(second), second
+
+    return show
+
+
+def _rows(text: str) -> dict[str, list[str]]:
+    lines = [line.split() for line in text.splitlines()]
+    return {line[0]: line[1:] for line in lines if line and line[0] in {*RECALL, "before"}}
+
+
+def test_gaps_tests_and_seeds(printed) -> None:
+    results, differences, text = printed({"stale": 2, "corrected": 2, "exhaustive": 2})
+    assert results["corrected"][:4] == ["2", "70.0±0.0", "70.0±0.0", "70.0±0.0"]
+    assert results["corrected"][4:] == ["50", "4", "2.0"]  # means of 0 and 100, 0 and 7; steps/s
+    assert results["before"][0] == "20.0"
+    # (0.7 - 0.5) / (0.9 - 0.5) = 0.5 on every query, so in every resample.
+    assert differences["corrected"] == ["0.50", "[0.50,", "0.50]"] * 3 + ["<.001", "<.001"]
+    assert differences["stale"] == ["0.00", "[0.00,", "0.00]"] * 3 + ["<.001"]  # against exhaustive
+    assert differences["exhaustive"] == ["1.00", "[1.00,", "1.00]"] * 3 + ["<.001"]
+    assert "one seed" not in text
+
+
+def test_one_seed_is_marked(printed) -> None:
+    _, differences, text = printed({"stale": 2, "exhaustive": 2, "uniform": 1})
+    # (0.6 - 0.5) / (0.9 - 0.5) = 0.25
+    assert differences["uniform"][:3] == ["0.25", "[0.25,", "0.25]*"]
+    assert differences["exhaustive"][:3] == ["1.00", "[1.00,", "1.00]"]
+    assert "*: of one seed" in text
+
+
+def test_without_an_end_there_is_no_gap(printed) -> None:
+    results, differences, text = printed({"stale": 1, "corrected": 1})
+    assert results["stale"][4:] == ["0", "2.0"]  # nothing was sampled: no column
+    assert differences == {"stale": [], "corrected": ["<.001"]}
+    assert "gap" not in text
+    _, differences, _ = printed({"corrected": 2, "uniform": 1})
+    assert not differences
