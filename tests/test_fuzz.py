@@ -68,6 +68,7 @@ def test_a_huge_line_stays_within_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_million_ids_stay_within_memory(tmp_path: Path) -> None:
     cases(tmp_path)
     with (tmp_path / "beir" / "corpus.jsonl").open("a") as corpus:
