@@ -31,7 +31,7 @@ test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
 	$(PYTEST) -n 2 --dist loadfile $(ARGS)
 
 test-slow: install ## Run only the tests that take minutes
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m slow -n 2 --dist loadfile $(ARGS)
 
 fuzz: install ## Give every reader over 100,000 bad inputs in all (FUZZ_INPUTS for each of 22)
 	$(PYTEST) -m slow tests/test_fuzz.py $(ARGS)
