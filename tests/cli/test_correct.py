@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
+from tests.kill import Killer, results
 
 from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
@@ -41,17 +42,17 @@ def test_a_rotated_index_comes_back_and_the_results_say_so(
     options = ("--count", "100", "--method", "procrustes", "--k", "5")
     assert correct(old, beir, tmp_path / "new", *options) == 0
     assert hashlib.sha256(old.read_bytes()).hexdigest() == before
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["cost"]["targets_embedded"] == 100
-    assert results["cost"]["held_out"] == 20
-    assert {"embedding", "fitting", "correcting"} <= set(results["cost"]["seconds"])
-    assert {"cosine", "overlap@5", "recall@10"} == set(results["validation"])
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["cost"]["targets_embedded"] == 100
+    assert found["cost"]["held_out"] == 20
+    assert {"embedding", "fitting", "correcting"} <= set(found["cost"]["seconds"])
+    assert {"cosine", "overlap@5", "recall@10"} == set(found["validation"])
     # 80 pairs cannot fix a rotation of so many dimensions, but the targets lie in a smaller space.
-    assert results["validation"]["cosine"]["value"] > 0.8
-    assert [p["embedded"] for p in results["curve"]] == [40, 60, 100]  # 20 held out in each
-    assert "Advice" in results["verdict"]["text"]
+    assert found["validation"]["cosine"]["value"] > 0.8
+    assert [p["embedded"] for p in found["curve"]] == [40, 60, 100]  # 20 held out in each
+    assert "Advice" in found["verdict"]["text"]
     said = capsys.readouterr().out
-    assert results["verdict"]["text"] in said
+    assert found["verdict"]["text"] in said
     assert [line.split()[:2] for line in said.splitlines() if "±" in line] == [
         ["40", "33.3%"],
         ["60", "50.0%"],
@@ -80,10 +81,10 @@ def test_the_buffer_of_a_run_and_its_corrector(beir: Path, tmp_path: Path) -> No
     assert main(["train", "--data", str(beir), "--output", str(run), *small.split()]) == 0
     words = ["correct", "--run", str(run), "--count", "80", "--output", str(tmp_path / "new")]
     assert main(words) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["corrector"]["method"] == "run"
-    assert results["cost"]["held_out"] == 80
-    assert results["cost"]["fresh_kept"] == 0
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["corrector"]["method"] == "run"
+    assert found["cost"]["held_out"] == 80
+    assert found["cost"]["fresh_kept"] == 0
     manifest = json.loads((tmp_path / "new" / "vectors" / "manifest.json").read_text())
     assert "corrected" in manifest["fingerprint"]  # it must not pass for a fresh buffer
 
@@ -129,9 +130,9 @@ def test_bad_flags_are_refused(
 def test_a_time_that_is_ample_embeds_everything(old: Path, beir: Path, tmp_path: Path) -> None:
     options = ("--seconds", "1000", "--method", "linear", "--re-embed", "5")
     assert correct(old, beir, tmp_path / "new", *options) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["cost"]["targets_embedded"] == 120
-    assert results["validation"]["overlap@10"]["value"] == 1  # all fresh: the truth itself
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["cost"]["targets_embedded"] == 120
+    assert found["validation"]["overlap@10"]["value"] == 1  # all fresh: the truth itself
 
 
 @pytest.mark.parametrize("by", ["retrieved", "worst"])
@@ -141,12 +142,12 @@ def test_what_matters_most_is_embedded_for_real(
     options = ("--count", "70", "--re-embed", "0.1", "--re-embed-by", by, "--method", "linear")
     model = ("--model", str(bert_folder), "--sampling", "queries")
     assert correct(old, beir, tmp_path / "new", *options, *model) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
     # 20 held out, 25 uniform, 25 near the queries; and a tenth of 120 more.
-    assert results["cost"]["targets_embedded"] == 70 + 12
-    assert (results["cost"]["re_embedded"], results["cost"]["fresh_kept"]) == (12, 82)
-    assert results["queries"] == {"split": "test", "validate": 20, "guide": 100}
-    assert results["curve"][-1] == {"embedded": 82, "re_embedded": 12, **results["validation"]}
+    assert found["cost"]["targets_embedded"] == 70 + 12
+    assert (found["cost"]["re_embedded"], found["cost"]["fresh_kept"]) == (12, 82)
+    assert found["queries"] == {"split": "test", "validate": 20, "guide": 100}
+    assert found["curve"][-1] == {"embedded": 82, "re_embedded": 12, **found["validation"]}
     picked = [
         load_file(tmp_path / "new" / "embedded" / stage / "picked.safetensors")["rows"]
         for stage in ("sample", "neighbours", "re-embedded")
@@ -161,25 +162,23 @@ def test_what_matters_most_is_embedded_for_real(
     assert close.nonzero()[0].tolist() == rows.tolist()  # those, and no others
 
 
-def test_a_killed_migration_goes_on_with_what_it_chose(
-    old: Path, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.slow
+def test_a_killed_migration_goes_on_and_ends_the_same(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    options = ("--seconds", "1000", "--fraction", "0.9", "--method", "linear")
-    assert correct(old, beir, tmp_path / "new", *options) == 0
-    whole = (tmp_path / "new" / "vectors.npy").read_bytes()
-    # As a kill would leave it: nothing but the choice, which a slower clock would make otherwise.
-    for name in ("files.json", "results.json", "vectors.npy", "embedded/sample/clock.json"):
-        (tmp_path / "new" / name).unlink()
-    shutil.rmtree(tmp_path / "new" / "embedded" / "sample" / "vectors")
-    choice = tmp_path / "new" / "embedded" / "sample" / "picked.safetensors"
-    picked = load_file(choice)
-    assert len(picked["rows"]) == 120
-    save_file({"rows": picked["rows"][:-1], "apart": picked["apart"]}, choice)
-    words = ["correct", "--resume", "--output", str(tmp_path / "new")]
-    assert main(words) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["cost"]["targets_embedded"] == 119
-    assert (tmp_path / "new" / "vectors.npy").read_bytes()[:-4096] == whole[:-4096]
+    words = ["--count", "70", "--sampling", "queries", "--re-embed", "12", "--method", "linear"]
+    words += ["--vectors", str(old), "--data", str(beir), "--model", str(bert_folder), "--output"]
+    killer = Killer()
+    # At the third shard: the sample and the neighbours of queries are embedded, the rest is chosen.
+    killer(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:_write", 3)
+    killer.close()
+    assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 0
+    assert main(["correct", *words, str(tmp_path / "whole")]) == 0
+    resumed, whole = (tmp_path / x / "vectors.npy" for x in ("new", "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
+    found, expected = (results(tmp_path / x) for x in ("new", "whole"))
+    assert found["validation"] == expected["validation"]
+    assert found["cost"] == expected["cost"]
 
 
 def test_texts_without_qrels_or_queries_can_be_migrated(
@@ -196,9 +195,9 @@ def test_texts_without_qrels_or_queries_can_be_migrated(
     shutil.copy(beir / "queries.jsonl", bare)
     assert correct(old, bare, tmp_path / "b", *options, "queries") == 0
     assert "bare has no qrels: recall cannot be measured" in caplog.text
-    results = [json.loads((tmp_path / x / "results.json").read_text()) for x in "ab"]
-    assert [set(r["validation"]) for r in results] == [{"cosine", "overlap@10"}] * 2
-    assert [r["queries"]["validate"] for r in results] == [0, 60]  # half of 120, the rest guide
+    found = [json.loads((tmp_path / x / "results.json").read_text()) for x in "ab"]
+    assert [set(r["validation"]) for r in found] == [{"cosine", "overlap@10"}] * 2
+    assert [r["queries"]["validate"] for r in found] == [0, 60]  # half of 120, the rest guide
 
 
 def test_the_old_vectors_are_not_overwritten(

@@ -1,11 +1,23 @@
 """What is embedded for real is what matters, and what is left behind can still be judged."""
 
+import argparse
+import asyncio
+import decimal
+import inspect
+import os
+import shutil
+import socket
+import statistics
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
+from unstale.encoders.load import load_encoder
+from unstale.migrate.learn import learn
 from unstale.migrate.priority import error_scores, most, retrieval_scores
 from unstale.migrate.vectors import ArraySource
 
@@ -24,6 +36,28 @@ def test_leverage_by_hand() -> None:
     stale = np.array([[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]], np.float32)
     scores = error_scores(ArraySource("npy", Path("v.npy"), stale), taught)
     np.testing.assert_allclose(scores, [9 / 8.425, 9 / 0.925, 0], rtol=1e-5)
+
+
+def test_the_worst_are_predicted_worse_than_a_random_choice(
+    bert_model: SentenceTransformer,
+) -> None:
+    modules = (argparse, asyncio, decimal, os, shutil, socket, statistics, subprocess)
+    docs = {inspect.getdoc(getattr(m, name)) or "" for m in modules for name in dir(m)}
+    texts = sorted({doc.partition("\n")[0] for doc in docs if len(doc) > 20})
+    stale = torch.from_numpy(load_encoder("tiny", device="cpu").encode_document(texts))
+    fresh = torch.from_numpy(bert_model.encode_document(texts))
+    gains = []
+    for seed in range(5):
+        order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed))
+        taught, rest = order[:200], order[200:]
+        learned = learn(stale[taught], fresh[taught], np.zeros(200, bool), method="linear")
+        with torch.no_grad():
+            errors = (learned.corrector(stale[rest]) - fresh[rest]).square().sum(dim=1)
+        source = ArraySource("npy", Path("v.npy"), stale[rest].numpy())
+        scores = error_scores(source, stale[taught])
+        worst = torch.from_numpy(scores).topk(len(rest) // 5).indices
+        gains.append((errors[worst].mean() / errors.mean()).item())
+    assert min(gains) > 1.1  # a random fifth has a ratio of 1 on average
 
 
 def test_the_highest_that_are_not_embedded_are_picked_and_their_peers_set_apart() -> None:

@@ -40,9 +40,7 @@ def run(chosen: options_correct.Correct) -> None:
     chosen = _from_run(chosen) if chosen.run else chosen
     if is_finished("correct", chosen):
         return
-    reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
-    folder = {"overwrite": chosen.overwrite, "resume": chosen.resume, "needs": reads}
-    open_output(chosen.output, **folder, dry=True)
+    _open(chosen, dry=True)
     if not chosen.vectors:
         raise InputError("--vectors is required: the old vectors, or --run for a training run")
     source = open_vectors(Path(chosen.vectors))
@@ -59,7 +57,7 @@ def run(chosen: options_correct.Correct) -> None:
     parted = part_queries(chosen, dataset)
     check_values(source)
     model = open_encoder(chosen)
-    output = open_output(chosen.output, **folder)
+    output = _open(chosen)
     save_config(output, "correct", chosen)
 
     asked = ask(model, dataset, parted)
@@ -68,31 +66,33 @@ def run(chosen: options_correct.Correct) -> None:
         source, lambda: _size(chosen, source, dataset, model), embed,
         sampling=chosen.sampling, queries=asked.guide, seed=chosen.seed,
     )  # fmt: skip
-    held_out, sampled = int(sample.held_out.sum()), len(sample.rows)
+    sampled = len(sample.rows)
     began = time.perf_counter()
     keep_fresh = chosen.keep_fresh and not chosen.run  # a run's h may be off by a common vector
+    settings: dict[str, Any] = {
+        "method": chosen.method, "hidden": chosen.corrector_hidden, "k": chosen.k,
+        "scale": chosen.scale, "seed": chosen.seed, "keep_fresh": keep_fresh,
+        "queries": asked.guide if chosen.loss == "ce" else None,
+    }  # fmt: skip
     if chosen.run:  # nothing is fitted to the sample, so all of it may judge
         sample = replace(sample, held_out=np.ones(sampled, bool))
-        held_out = sampled
-        learned, curve = _from_corrector(run_corrector(chosen.run, source.dim)), []
+        learned = _from_corrector(run_corrector(chosen.run, source.dim))
+        curve: list[dict[str, Any]] = []
         found = validate(source, learned, sample, asked, k=chosen.k, keep_fresh=False)
     else:
-        learned, found, curve = learn_and_validate(
-            source, sample, asked, method=chosen.method, hidden=chosen.corrector_hidden,
-            k=chosen.k, keep_fresh=keep_fresh, scale=chosen.scale, seed=chosen.seed,
-            queries=asked.guide if chosen.loss == "ce" else None,
-        )  # fmt: skip
+        learned, found, curve = learn_and_validate(source, sample, asked, **settings)
     fitting = time.perf_counter() - began
     if wanted:
         sample = embed_more(
             source, sample, learned, embed, "re-embedded", wanted, chosen.re_embed_by,
             asked.guide, chosen.seed,
         )  # fmt: skip
-        began = time.perf_counter()
-        found = validate(source, learned, sample, asked, k=chosen.k, keep_fresh=True)
+        began = time.perf_counter()  # what was paid for teaches, too
+        learned, found, _ = learn_and_validate(source, sample, asked, curve=False, **settings)
         fitting += time.perf_counter() - began
-        more = {"embedded": len(sample.rows), "re_embedded": len(sample.rows) - sampled}
-        curve.append(more | as_json(found))
+    re_embedded = len(sample.rows) - sampled
+    if re_embedded:
+        curve.append({"embedded": len(sample.rows), "re_embedded": re_embedded} | as_json(found))
     known = sample.known() if keep_fresh else sample.known().none
     path, correcting = write_index(
         source, learned, known, output, fingerprint(model, dataset.targets)
@@ -108,25 +108,35 @@ def run(chosen: options_correct.Correct) -> None:
         "corrector": learned.about,
         "queries": {"split": parted.split, "validate": len(parted.check)}
         | {"guide": len(parted.guide)},
-        "cost": {"targets_embedded": len(sample.rows), "held_out": held_out}
-        | {"re_embedded": len(sample.rows) - sampled, "fresh_kept": len(known.rows)}
+        "cost": {"targets_embedded": len(sample.rows), "held_out": int(sample.held_out.sum())}
+        | {"re_embedded": re_embedded, "fresh_kept": len(known.rows)}
         | {"seconds": {"embedding": sample.seconds, "fitting": fitting, "correcting": correcting}},
         "validation": as_json(found),
         "curve": curve,
         "verdict": judgement,
     }
-    write_json(output / RESULTS, results)
     write_json(output / "manifest.json", {"from": Path(chosen.vectors).name} | results["vectors"])
-    if curve:
-        with atomic_file(output / CURVE) as temporary:
-            temporary.write_text(curve_svg(curve), "utf-8")
+    _write(output, results)
     seal(output)
     for name, interval in found.items():
         print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     if curve:
         print(curve_table(curve, source.rows, sample.seconds / len(sample.rows)))
-        print(f"curve: {output / CURVE}")
     print(f"{judgement['text']}\nvectors: {path}\nresults: {output / RESULTS}")
+
+
+def _write(output: Path, results: dict[str, Any]) -> None:
+    write_json(output / RESULTS, results)
+    if results["curve"]:
+        with atomic_file(output / CURVE) as temporary:
+            temporary.write_text(curve_svg(results["curve"]), "utf-8")
+
+
+def _open(chosen: options_correct.Correct, *, dry: bool = False) -> Path:
+    reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
+    return open_output(
+        chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
+    )
 
 
 def _check_texts(source: Source, dataset: RetrievalDataset) -> None:

@@ -26,7 +26,7 @@ from unstale.experiments.subset import random_subset
 from unstale.files import write_json
 from unstale.migrate.embed import Embedded
 from unstale.migrate.index import index_chunks
-from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate, validate
+from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
 from unstale.migrate.learn import Method
 from unstale.migrate.priority import Priority
 from unstale.migrate.sample import Picked, Sampling, sample_size
@@ -186,16 +186,21 @@ class _World:
             self.source, lambda: size, self.embed, sampling=way.sampling, queries=asked.guide,
             seed=seed,
         )  # fmt: skip
-        learned, found, _ = learn_and_validate(
-            self.source, sample, asked, method=way.method, hidden=way.hidden, k=K, curve=False,
-            seed=seed,
-        )  # fmt: skip
+        settings: dict[str, Any] = {
+            "method": way.method,
+            "hidden": way.hidden,
+            "k": K,
+            "seed": seed,
+        }
+        learned, found, _ = learn_and_validate(self.source, sample, asked, curve=False, **settings)
         if way.re_embed:
             sample = embed_more(
                 self.source, sample, learned, self.embed, "re-embedded",
                 round(way.re_embed * self.source.rows), way.re_embed_by, asked.guide, seed,
             )  # fmt: skip
-            found = validate(self.source, learned, sample, asked, k=K, keep_fresh=True)
+            learned, found, _ = learn_and_validate(
+                self.source, sample, asked, curve=False, **settings
+            )
         pieces = index_chunks(self.source, learned.corrector, sample.known())
         index = torch.cat([vectors for _, vectors in pieces])
         with torch.no_grad():
