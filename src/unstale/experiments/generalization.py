@@ -28,8 +28,8 @@ DELTA = 0.05
 DRIFT = (64, 64)
 SAMPLES, WIDTHS, GAINS = (20, 80, 320, 1280), (0, 8, 64), (0.7, 1.1, 1.5)
 BASE = {"samples": 320, "width": 64, "gain": 1.1, "scale": SCALE}
-# A soft softmax: targets move far, and who is likely hardly changes.
-SOFT = {"samples": 1280, "gain": 1.5, "scale": 1.0}
+# A softer softmax: targets move as far, and who is likely hardly changes.
+SOFT = {"samples": 1280, "gain": 1.1, "scale": 1.0}
 EMD_TARGETS = 100  # the Euclidean Wasserstein distance is solved over so many likely targets
 
 
