@@ -25,17 +25,19 @@ def curve_svg(points: Sequence[Mapping[str, Any]]) -> str:
         tone = _TONES.get(name, "tone-corrected")
         lines.append(Line(name, tone, _means(sampled, name), _ranges(sampled, name)))
         if beside:
-            label = f"{name}, {beside[0]['re_embedded']:,} re-embedded"
+            label = f"{name} + {beside[0]['re_embedded']:,}"
             lines.append(Line(label, tone, _means(beside, name)))
     title = "Quality of the corrected index against the targets embedded"
+    across = "targets embedded" + (" (+ re-embedded)" if beside else "")
     chart = line_chart(
-        lines, size=_SIZE, title=title, x_name="targets embedded", y_name="%, with 95% intervals"
+        lines, size=_SIZE, title=title, x_name=across, y_name="%, with 95% intervals"
     )
     style = (files("unstale.report") / "page.css").read_text("utf-8")
     opening, marks = chart.split(">", 1)
     paper = '<rect width="100%" height="100%" style="fill: var(--paper)"/>'
     opening = opening.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
-    return f"{opening}><style>\n{style}</style>{paper}{marks}\n"
+    font = "svg { font-family: system-ui, sans-serif; }"  # the page's is its body's
+    return f"{opening}><style>\n{style}{font}</style>{paper}{marks}\n"
 
 
 def _means(points: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
