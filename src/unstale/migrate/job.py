@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from unstale.data.dataset import Qrels
+from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migrate.embed import Embed, Embedded
 from unstale.migrate.index import Known, index_chunks
@@ -106,7 +107,6 @@ def draw_sample(
     sample = Sampled.of(source, embed("sample", lambda: choose(source, size(), sampling, seed)))
     if sampling != "queries":
         return sample
-    assert queries is not None
     learned = learn(sample.stale, sample.fresh, sample.held_out, method="linear")
     wanted = int((~sample.held_out).sum())
     return embed_more(
@@ -142,7 +142,8 @@ def embed_more(
     def rank() -> Float[ndarray, " n"]:
         if by == "worst":
             return error_scores(source, sample.stale[torch.from_numpy(~sample.held_out)])
-        assert queries is not None
+        if queries is None:
+            raise InputError("targets that queries retrieve need queries")
         # Held-out targets are seen as corrected: their fresh vectors must not choose.
         index = index_chunks(source, learned.corrector, sample.known(held_out=False))
         depth = max(DEPTH, -(-2 * wanted // len(queries)))
