@@ -16,7 +16,7 @@ ROWS, DIM, K = 1200, 12, 10
 
 
 class World:
-    """A rotation with noise; three targets in ten lie in rare directions, perhaps with more of it."""
+    """A rotation with noise, of which three targets in ten, in rare directions, may have more."""
 
     def __init__(self, rare_noise: float) -> None:
         generator = torch.Generator().manual_seed(0)
