@@ -17,7 +17,7 @@ import torch
 
 from unstale.corrector.closed_form import Affine
 from unstale.corrector.projected import ProjectedCorrector
-from unstale.migrate.job import Sampled, write_corrected
+from unstale.migrate.index import Known, write_index
 from unstale.migrate.learn import Learned
 from unstale.migrate.vectors import open_vectors
 
@@ -58,15 +58,10 @@ def main() -> None:
         start = Affine(torch.eye(chosen.dim), torch.zeros(chosen.dim))
         corrector = ProjectedCorrector(start, (chosen.hidden,), unit=True)
         torch.nn.init.normal_(corrector.layers[-1].weight, std=0.01)
-        none = Sampled(
-            np.zeros(0, np.int64), np.zeros(0, bool), torch.zeros(0, chosen.dim),
-            torch.zeros(0, chosen.dim), 0.0,
-        )  # fmt: skip
+        none = Known(torch.zeros(0, dtype=torch.long), torch.zeros(0, chosen.dim))
         before = sgemm(chosen.dim, chosen.hidden)
         wall, used = time.perf_counter(), time.process_time()
-        write_corrected(
-            open_vectors(path), Learned(corrector.eval(), {}), none, Path(name) / "out", {}
-        )
+        write_index(open_vectors(path), Learned(corrector.eval(), {}), none, Path(name) / "out", {})
         wall, used = time.perf_counter() - wall, time.process_time() - used
         peak = (before + sgemm(chosen.dim, chosen.hidden)) / 2
     flop = chosen.rows * 2 * (chosen.dim**2 + 2 * chosen.dim * chosen.hidden)

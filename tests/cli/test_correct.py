@@ -1,15 +1,17 @@
-"""`unstale correct` and `unstale experiment`, as a newcomer uses and misuses them."""
+"""`unstale correct`, as a newcomer uses and misuses it."""
 
 import hashlib
 import json
-from importlib import import_module
+import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
+from tests.kill import Killer, results
 
-from unstale.cli.experiment import EXPERIMENTS
 from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
 
@@ -40,16 +42,24 @@ def test_a_rotated_index_comes_back_and_the_results_say_so(
     options = ("--count", "100", "--method", "procrustes", "--k", "5")
     assert correct(old, beir, tmp_path / "new", *options) == 0
     assert hashlib.sha256(old.read_bytes()).hexdigest() == before
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["cost"]["targets_embedded"] == 100
-    assert results["cost"]["held_out"] == 20
-    assert {"embedding", "fitting", "correcting"} <= set(results["cost"]["seconds"])
-    assert {"cosine", "overlap@5", "recall@10"} == set(results["validation"])
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["cost"]["targets_embedded"] == 100
+    assert found["cost"]["held_out"] == 20
+    assert {"embedding", "fitting", "correcting"} <= set(found["cost"]["seconds"])
+    assert {"cosine", "overlap@5", "recall@10"} == set(found["validation"])
     # 80 pairs cannot fix a rotation of so many dimensions, but the targets lie in a smaller space.
-    assert results["validation"]["cosine"]["value"] > 0.8
-    assert [p["embedded"] for p in results["curve"]] == [40, 60, 100]  # 20 held out in each
-    assert "Advice" in results["verdict"]["text"]
-    assert results["verdict"]["text"] in capsys.readouterr().out
+    assert found["validation"]["cosine"]["value"] > 0.8
+    assert [p["embedded"] for p in found["curve"]] == [40, 60, 100]  # 20 held out in each
+    assert "Advice" in found["verdict"]["text"]
+    said = capsys.readouterr().out
+    assert found["verdict"]["text"] in said
+    assert [line.split()[:2] for line in said.splitlines() if "±" in line] == [
+        ["40", "33.3%"],
+        ["60", "50.0%"],
+        ["100", "83.3%"],
+    ]
+    drawn = ElementTree.fromstring((tmp_path / "new" / "curve.svg").read_text())
+    assert {"cosine", "overlap@5", "recall@10"} <= {text.strip() for text in drawn.itertext()}
     vectors = np.load(tmp_path / "new" / "vectors.npy", allow_pickle=False)
     assert vectors.shape == np.load(old).shape
     model = SentenceTransformer(modules=list(_tiny()), device="cpu")
@@ -71,10 +81,10 @@ def test_the_buffer_of_a_run_and_its_corrector(beir: Path, tmp_path: Path) -> No
     assert main(["train", "--data", str(beir), "--output", str(run), *small.split()]) == 0
     words = ["correct", "--run", str(run), "--count", "80", "--output", str(tmp_path / "new")]
     assert main(words) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["corrector"]["method"] == "run"
-    assert results["cost"]["held_out"] == 80
-    assert results["cost"]["fresh_kept"] == 0
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["corrector"]["method"] == "run"
+    assert found["cost"]["held_out"] == 80
+    assert found["cost"]["fresh_kept"] == 0
     manifest = json.loads((tmp_path / "new" / "vectors" / "manifest.json").read_text())
     assert "corrected" in manifest["fingerprint"]  # it must not pass for a fresh buffer
 
@@ -104,6 +114,12 @@ def test_bad_flags_are_refused(
         (("--count", "30"), "a sample of 30 of 120 targets is too small"),
         (("--fraction", "0"), "--fraction must be above 0"),
         (("--run", str(tmp_path)), "not a finished run with a corrector"),
+        (("--seconds", "0"), "--seconds must be above 0, got 0"),
+        (("--count", "100", "--re-embed", "-0.1"), "--re-embed must be a part of the targets"),
+        (("--count", "100", "--re-embed", "1.5"), "a number up to 120, got 1.5"),
+        (("--count", "100", "--re-embed", "0.2"), "120 targets cannot make a sample of 100 and 24"),
+        (("--count", "80", "--re-embed", "9", "--no-keep-fresh"), "--no-keep-fresh does not"),
+        (("--count", "80", "--split", "exam"), "world has no split 'exam'"),
     ):
         assert correct(old, beir, tmp_path / "new", *more) == 2
         assert message in capsys.readouterr().err
@@ -112,35 +128,84 @@ def test_bad_flags_are_refused(
 
 
 def test_a_time_that_is_ample_embeds_everything(old: Path, beir: Path, tmp_path: Path) -> None:
-    options = ("--seconds", "1000", "--method", "linear", "--sampling", "coverage")
+    options = ("--seconds", "1000", "--method", "linear", "--re-embed", "5")
     assert correct(old, beir, tmp_path / "new", *options) == 0
-    results = json.loads((tmp_path / "new" / "results.json").read_text())
-    assert results["cost"]["targets_embedded"] == 120
-    assert results["validation"]["overlap@10"]["value"] == 1  # all fresh: the truth itself
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert found["cost"]["targets_embedded"] == 120
+    assert found["validation"]["overlap@10"]["value"] == 1  # all fresh: the truth itself
 
 
-def test_every_experiment_that_is_named_exists() -> None:
-    for target in EXPERIMENTS.values():
-        module, function = target.split(":")
-        assert callable(getattr(import_module(module), function))
-
-
-def test_an_unknown_experiment_or_setting_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("by", ["retrieved", "worst"])
+def test_what_matters_most_is_embedded_for_real(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path, by: str
 ) -> None:
-    assert main(["experiment", "circle", "--output", str(tmp_path / "a")]) == 2
-    assert "there are generalization, hard-negatives" in capsys.readouterr().err
-    words = ["experiment", "toy-circle", "--set.colour", "red", "--output", str(tmp_path / "a")]
-    assert main(words) == 2
-    assert "toy-circle has no setting colour; it takes epochs, seed" in capsys.readouterr().err
-    assert not (tmp_path / "a").exists()
+    options = ("--count", "70", "--re-embed", "0.1", "--re-embed-by", by, "--method", "linear")
+    model = ("--model", str(bert_folder), "--sampling", "queries")
+    assert correct(old, beir, tmp_path / "new", *options, *model) == 0
+    found = json.loads((tmp_path / "new" / "results.json").read_text())
+    # 20 held out, 25 uniform, 25 near the queries; and a tenth of 120 more.
+    assert found["cost"]["targets_embedded"] == 70 + 12
+    assert (found["cost"]["re_embedded"], found["cost"]["fresh_kept"]) == (12, 82)
+    assert found["queries"] == {"split": "test", "validate": 20, "guide": 100}
+    assert found["curve"][-1] == {"embedded": 82, "re_embedded": 12, **found["validation"]}
+    picked = [
+        load_file(tmp_path / "new" / "embedded" / stage / "picked.safetensors")["rows"]
+        for stage in ("sample", "neighbours", "re-embedded")
+    ]
+    assert [len(rows) for rows in picked] == [45, 25, 12]
+    rows = np.unique(np.concatenate(picked))
+    assert len(rows) == 82
+    model = SentenceTransformer(str(bert_folder), device="cpu")
+    fresh = model.encode_document(list(read_beir(beir).targets))
+    vectors = np.load(tmp_path / "new" / "vectors.npy", allow_pickle=False)
+    close = np.isclose(vectors, fresh, atol=1e-5).all(axis=1)
+    assert close.nonzero()[0].tolist() == rows.tolist()  # those, and no others
 
 
-def test_an_experiment_runs_from_the_command_line(tmp_path: Path) -> None:
-    output = tmp_path / "circle"
-    words = ["experiment", "toy-circle", "--set.epochs", "60", "--output", str(output)]
-    assert main(words) == 0
-    results = json.loads((output / "results.json").read_text())
-    assert results["settings"]["epochs"] == 60
-    assert results["kl_corrected"] < results["kl_stale"]
-    assert (output / "figure.png").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.slow
+def test_a_killed_migration_goes_on_and_ends_the_same(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    words = ["--count", "70", "--sampling", "queries", "--re-embed", "12", "--method", "linear"]
+    words += ["--vectors", str(old), "--data", str(beir), "--model", str(bert_folder), "--output"]
+    killer = Killer()
+    # At the third shard: the sample and the neighbours of queries are embedded, the rest is chosen.
+    killer(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:_write", 3)
+    killer.close()
+    assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 0
+    assert main(["correct", *words, str(tmp_path / "whole")]) == 0
+    resumed, whole = (tmp_path / x / "vectors.npy" for x in ("new", "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
+    found, expected = (results(tmp_path / x) for x in ("new", "whole"))
+    assert found["validation"] == expected["validation"]
+    assert found["cost"] == expected["cost"]
+
+
+def test_texts_without_qrels_or_queries_can_be_migrated(
+    old: Path, beir: Path, tmp_path: Path, caplog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(beir / "corpus.jsonl", bare)
+    options = ("--count", "80", "--method", "linear", "--sampling")
+    assert correct(old, bare, tmp_path / "a", *options, "coverage") == 0
+    assert "held-out targets ask in their place" in caplog.text
+    assert correct(old, bare, tmp_path / "b", *options, "queries") == 2
+    assert "--sampling queries needs queries to choose" in capsys.readouterr().err
+    shutil.copy(beir / "queries.jsonl", bare)
+    assert correct(old, bare, tmp_path / "b", *options, "queries") == 0
+    assert "bare has no qrels: recall cannot be measured" in caplog.text
+    found = [json.loads((tmp_path / x / "results.json").read_text()) for x in "ab"]
+    assert [set(r["validation"]) for r in found] == [{"cosine", "overlap@10"}] * 2
+    assert [r["queries"]["validate"] for r in found] == [0, 60]  # half of 120, the rest guide
+
+
+def test_the_old_vectors_are_not_overwritten(
+    old: Path, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--count", "80", "--method", "linear")
+    assert correct(old, beir, tmp_path / "new", *options) == 0
+    vectors = tmp_path / "new" / "vectors.npy"
+    assert correct(vectors, beir, tmp_path / "new", *options, "--overwrite") == 2
+    assert "--overwrite would delete" in capsys.readouterr().err
+    assert vectors.is_file()

@@ -12,12 +12,13 @@ def source(vectors: np.ndarray) -> ArraySource:
     return ArraySource("npy", Path("v.npy"), vectors.astype(np.float32))
 
 
-@pytest.mark.parametrize("how", ["uniform", "coverage"])
-def test_the_sample_has_its_size_no_row_twice_and_a_fifth_held_out(how) -> None:
+@pytest.mark.parametrize(("how", "size"), [("uniform", 150), ("coverage", 150), ("queries", 90)])
+def test_the_sample_has_its_size_no_row_twice_and_a_fifth_held_out(how, size: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(500, 8))
     rows, held = choose(source(vectors), 150, how, seed=3)
-    assert len(np.unique(rows)) == 150
-    assert held.sum() == 30
+    assert len(np.unique(rows)) == size  # of queries: 30 held out, and half of the other 120
+    assert len(held) == 30
+    assert np.isin(held, rows).all()
     assert (np.diff(rows) > 0).all()
     again, held_again = choose(source(vectors), 150, how, seed=3)
     assert (rows == again).all()
@@ -27,10 +28,10 @@ def test_the_sample_has_its_size_no_row_twice_and_a_fifth_held_out(how) -> None:
 def test_the_held_out_part_does_not_depend_on_how_the_rest_is_chosen() -> None:
     vectors = np.random.default_rng(0).normal(size=(500, 8))
     found = []
-    for how in ("uniform", "coverage"):
-        rows, held = choose(source(vectors), 150, how, seed=3)
-        found.append(rows[held])
+    for how in ("uniform", "coverage", "queries"):
+        found.append(choose(source(vectors), 150, how, seed=3).apart)
     assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
 
 
 def test_coverage_reaches_a_rare_kind_that_uniform_sampling_misses() -> None:
@@ -39,9 +40,7 @@ def test_coverage_reaches_a_rare_kind_that_uniform_sampling_misses() -> None:
     vectors[1990:] += 5
     rare = {}
     for how in ("uniform", "coverage"):
-        taught = [
-            rows[~held] for rows, held in (choose(source(vectors), 100, how, s) for s in range(5))
-        ]
+        taught = [np.setdiff1d(*choose(source(vectors), 100, how, s)) for s in range(5)]
         rare[how] = np.mean([(rows >= 1990).sum() for rows in taught])
     assert rare["coverage"] >= 1 > rare["uniform"]
 

@@ -37,7 +37,7 @@ def pieces(vectors, size=400):
 def test_no_error_is_a_full_overlap() -> None:
     corrected, _, queries = world(0.0, 0)
     rows = torch.arange(0, 1500, 10)
-    found = neighbour_overlap(
+    found, _ = neighbour_overlap(
         queries, pieces(corrected), rows, corrected[rows], torch.zeros(50, 12)
     )
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
@@ -45,10 +45,19 @@ def test_no_error_is_a_full_overlap() -> None:
 
 def test_everything_embedded_is_the_truth_itself() -> None:
     corrected, fresh, queries = world(0.5, 1)
-    found = neighbour_overlap(
+    found, _ = neighbour_overlap(
         queries, pieces(corrected), torch.arange(1500), fresh, (fresh - corrected)[:50]
     )
     assert found.value == pytest.approx(truth(queries, corrected, fresh), abs=1e-6)
+
+
+def test_what_the_index_finds_comes_along_at_least_ten_targets() -> None:
+    corrected, fresh, queries = world(0.5, 1)
+    rows = torch.arange(0, 1500, 10)
+    _, found = neighbour_overlap(
+        queries, pieces(corrected), rows, fresh[rows], (fresh - corrected)[rows], k=3
+    )
+    assert torch.equal(found.rows, (queries @ corrected.T).topk(10, dim=1).indices)
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.4])
@@ -60,7 +69,7 @@ def test_the_intervals_hold_the_truth(noise: float) -> None:
         rows = torch.from_numpy(np.random.default_rng(seed).permutation(1500)[:60])
         some = torch.from_numpy(np.random.default_rng(seed).permutation(400)[:150])
         errors = (fresh - corrected)[rows]
-        found = neighbour_overlap(
+        found, _ = neighbour_overlap(
             queries[some], pieces(corrected), rows, fresh[rows], errors, seed=seed
         )
         held += found.holds(whole)

@@ -135,15 +135,17 @@ class Gatherer:
             for target in targets:
                 self.judge(split, row, self.target(target, where), grade)
 
-    def dataset(self, name: str, *, judged: bool = True) -> RetrievalDataset:
-        """Return everything as a dataset; unless `judged`, a split may have no relevant pair.
+    def dataset(self, name: str, *, judged: bool = True, asked: bool = True) -> RetrievalDataset:
+        """Return everything as a dataset.
+
+        Unless `judged`, a split may have no relevant pair; unless `asked`, there may be no query.
 
         In examples, a target that is both positive and negative for a query is positive. A qrels
         file that contradicts itself is refused.
         """
         for what, count in self._odd.items():
             _LOG.warning("%s: %d %s", name, count, what)
-        if not len(self.targets) or not len(self.queries):
+        if not len(self.targets) or (asked and not len(self.queries)):
             counts = f"{len(self.targets)} targets and {len(self.queries)} queries"
             raise InputError(f"{name} holds {counts}")
         qrels = {}

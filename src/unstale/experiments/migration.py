@@ -5,8 +5,10 @@ held against what full re-embedding gives, and each 95% interval be seen to hold
 """
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,10 +24,13 @@ from unstale.evaluation.metrics import measure
 from unstale.experiments.embedded import Vectors, embedded
 from unstale.experiments.subset import random_subset
 from unstale.files import write_json
-from unstale.migrate.job import Asked, Sampled, corrected_chunks, draw_sample, learn_and_validate
-from unstale.migrate.learn import Learned, Method
-from unstale.migrate.sample import Sampling, sample_size
-from unstale.migrate.validate import Interval, mean_interval
+from unstale.migrate.embed import Embedded
+from unstale.migrate.index import index_chunks
+from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
+from unstale.migrate.learn import Method
+from unstale.migrate.priority import Priority
+from unstale.migrate.sample import Picked, Sampling, sample_size
+from unstale.migrate.validate import Interval
 from unstale.migrate.vectors import ArraySource
 from unstale.search.exact import TopK
 
@@ -45,6 +50,8 @@ def run(
     resamples: int = 20,
     method: Method = "auto",
     sampling: Sampling = "uniform",
+    re_embed: float = 0.0,
+    re_embed_by: Priority = "retrieved",
     max_length: int = 128,
     hidden: int = 1536,
     seed: int = 0,
@@ -58,11 +65,13 @@ def run(
         new: The encoder to migrate to.
         targets: Use a random subset of so many.
         queries: Test queries over which the truth is measured.
-        asked: How many of them a migration may validate on.
+        asked: How many of them a migration may validate on; as many others may guide it.
         fractions: Of the targets, to embed.
         resamples: Samples of each size.
         method: How to fit; see `unstale correct`.
         sampling: How to draw.
+        re_embed: Part of the targets to embed beyond the sample.
+        re_embed_by: Which those are.
         max_length: Tokens after which every text is cut, for both encoders.
         hidden: Width of the corrector.
         seed: Of the first sample.
@@ -77,23 +86,25 @@ def run(
         model = load_encoder(name, query_max_length=max_length, target_max_length=max_length)
         vectors[side] = embedded(model, dataset, rows, output / "vectors" / side)
     world = _World(vectors["old"], vectors["new"], qrels, rows)
+    way = _Way(asked, method, sampling, re_embed, re_embed_by, hidden)
+    every = np.arange(len(rows))
     table = []
     for fraction in fractions:
         size = sample_size(len(dataset.targets), world.source.dim, fraction, None)
         trials = []
         for trial in tqdm(range(resamples), desc=f"{fraction:.0%}"):
-            trials.append(world.migrate(size, asked, method, sampling, hidden, seed + trial))
+            trials.append(world.migrate(size, way, seed + trial))
         table.append({"fraction": fraction, "embedded": size, **_gather(trials)})
     results = {
         "experiment": "migration",
         "settings": {"data": dataset.name, "old": Path(old).name, "new": Path(new).name}
         | {"targets": len(dataset.targets), "queries": len(rows), "asked": asked, "seed": seed}
         | {"method": method, "sampling": sampling, "max_length": max_length, "hidden": hidden}
-        | {"resamples": resamples},
-        "full_re_embedding": {"recall@10": world.recall(world.new.queries, world.new.targets)},
+        | {"resamples": resamples, "re_embed": re_embed, "re_embed_by": re_embed_by},
+        "full_re_embedding": {"recall@10": world.recall(*world.new[::-1], every)},
         "old_index": {
-            "recall@10": world.recall(world.old.queries, world.old.targets),
-            "overlap@10": world.overlap(world.old.queries @ world.old.targets.T),
+            "recall@10": world.recall(*world.old[::-1], every),
+            "overlap@10": world.overlap(*world.old[::-1], every),
         },
         "table": table,
         "summary": {
@@ -109,6 +120,25 @@ def run(
     return results
 
 
+@final
+@dataclass(frozen=True)
+class _Way:
+    """How to migrate."""
+
+    asked: int
+    method: Method
+    sampling: Sampling
+    re_embed: float
+    re_embed_by: Priority
+    hidden: int
+
+    @property
+    def guided(self) -> bool:
+        """Say whether queries choose targets."""
+        by_queries = self.re_embed > 0 and self.re_embed_by == "retrieved"
+        return self.sampling == "queries" or by_queries
+
+
 class _World:
     """Two encoders' vectors of the same data, and the truth about any index made of them."""
 
@@ -120,52 +150,69 @@ class _World:
         self.source = ArraySource("npy", Path("old.npy"), old.targets.numpy())
         self.true = (new.queries @ new.targets.T).topk(K, dim=1).indices
 
-    def overlap(self, scores: Float[Tensor, "q n"]) -> float:
-        """Return the part of the true neighbours that a ranking finds."""
-        found = scores.topk(K, dim=1).indices
-        return (self.true[:, :, None] == found[:, None, :]).any(2).float().mean().item()
+    def overlap(
+        self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"], asked: Int[ndarray, " a"]
+    ) -> float:
+        """Return the part of the true neighbours that an index finds, over some queries."""
+        found = (queries[asked] @ index.T).topk(K, dim=1).indices
+        return (self.true[asked][:, :, None] == found[:, None, :]).any(2).float().mean().item()
 
-    def recall(self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"]) -> float:
-        """Return R@10 of an index."""
-        return float(self.recalls(queries, index, self.rows).mean())
+    def recall(
+        self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"], asked: Int[ndarray, " a"]
+    ) -> float:
+        """Return R@10 of an index, over some queries."""
+        best = (queries[asked] @ index.T).topk(K, dim=1)
+        found = measure(self.qrels, self.rows[asked], TopK(best.values, best.indices))
+        return float(found["recall@10"].mean())
 
-    def recalls(
-        self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"], rows: Int[ndarray, " q"]
-    ) -> Float[ndarray, " q"]:
-        """Return R@10 of each query."""
-        best = (queries @ index.T).topk(K, dim=1)
-        return measure(self.qrels, rows, TopK(best.values, best.indices))["recall@10"]
+    def embed(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+        """Look fresh vectors up."""
+        picked = pick()
+        return Embedded(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
 
-    def migrate(
-        self, size: int, asked: int, method: Method, sampling: Sampling, hidden: int, seed: int
-    ) -> dict[str, tuple[Interval, float]]:
+    def migrate(self, size: int, way: _Way, seed: int) -> dict[str, tuple[Interval, float]]:
         """Migrate once; return each estimate with its truth."""
+        order = np.random.default_rng(seed + 10_000).permutation(len(self.rows))
+        check, guide = (
+            np.sort(order[: way.asked]),
+            order[way.asked : 2 * way.asked if way.guided else way.asked],
+        )
+        left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
+        asked = Asked(
+            self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
+            self.qrels, self.rows[check],
+        )  # fmt: skip
         sample = draw_sample(
-            self.source, size, lambda rows: self.new.targets[torch.from_numpy(rows)],
-            sampling=sampling, seed=seed,
+            self.source, lambda: size, self.embed, sampling=way.sampling, queries=asked.guide,
+            seed=seed,
         )  # fmt: skip
-        some = np.sort(np.random.default_rng(seed + 10_000).permutation(len(self.rows))[:asked])
-        check = self.new.queries[torch.from_numpy(some)]
-        learned, found, _ = learn_and_validate(
-            self.source, sample, Asked(None, check), method=method, hidden=hidden, k=K,
-            curve=False, seed=seed,
-        )  # fmt: skip
-        index = self._index(learned, sample)
-        found["recall@10"] = mean_interval(self.recalls(check, index, self.rows[some]))
+        settings: dict[str, Any] = {
+            "method": way.method,
+            "hidden": way.hidden,
+            "k": K,
+            "seed": seed,
+        }
+        learned, found, _ = learn_and_validate(self.source, sample, asked, curve=False, **settings)
+        if way.re_embed:
+            sample = embed_more(
+                self.source, sample, learned, self.embed, "re-embedded",
+                round(way.re_embed * self.source.rows), way.re_embed_by, asked.guide, seed,
+            )  # fmt: skip
+            learned, found, _ = learn_and_validate(
+                self.source, sample, asked, curve=False, **settings
+            )
+        pieces = index_chunks(self.source, learned.corrector, sample.known())
+        index = torch.cat([vectors for _, vectors in pieces])
         with torch.no_grad():
             alone = learned.corrector(self.old.targets)
         unseen = np.setdiff1d(np.arange(len(alone)), sample.rows[~sample.held_out])
         cosine = torch.cosine_similarity(alone, self.new.targets)[torch.from_numpy(unseen)]
         truth = {
             "cosine": cosine.mean().item(),
-            f"overlap@{K}": self.overlap(self.new.queries @ index.T),
-            "recall@10": self.recall(self.new.queries, index),
+            f"overlap@{K}": self.overlap(self.new.queries, index, left),
+            "recall@10": self.recall(self.new.queries, index, left),
         }
         return {name: (interval, truth[name]) for name, interval in found.items()}
-
-    def _index(self, learned: Learned, sample: Sampled) -> Float[Tensor, "n e"]:
-        pieces = corrected_chunks(self.source, learned.corrector, sample.rows, sample.fresh)
-        return torch.cat([vectors for _, vectors in pieces])
 
 
 def _gather(trials: list[dict[str, tuple[Interval, float]]]) -> dict[str, Any]:

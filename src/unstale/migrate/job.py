@@ -1,37 +1,42 @@
-"""Migrate an index: sample, embed, fit, validate, write, and say what it cost and lost."""
+"""Migrate an index: sample, embed, fit, validate, and embed more where it matters."""
 
-import hashlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from torch import Tensor, nn
-from tqdm import tqdm
+from torch import Tensor
 
+from unstale.data.dataset import Qrels
 from unstale.errors import InputError
+from unstale.evaluation.metrics import measure
+from unstale.migrate.embed import Embed, Embedded
+from unstale.migrate.index import Known, index_chunks
 from unstale.migrate.learn import Learned, Method, learn
+from unstale.migrate.priority import Priority, error_scores, most, retrieval_scores
 from unstale.migrate.sample import Sampling, choose
 from unstale.migrate.validate import Interval, as_json, mean_interval, neighbour_overlap
-from unstale.migrate.vectors import CHUNK, Source
-from unstale.migrate.write import write_vectors
+from unstale.migrate.vectors import Source
 
-Embed = Callable[[Int[ndarray, " n"]], Float[Tensor, "n e"]]
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
+DEPTH = 10  # the least neighbours of a query that count as found
 
 
 @final
 @dataclass(frozen=True)
 class Asked:
-    """Fresh query vectors: some to fit to, others to validate on."""
+    """Fresh query vectors: some may choose and teach, others only judge.
 
-    fit: Float[Tensor, "f e"] | None
+    What was chosen for a query cannot be judged by it: it would look too good.
+    """
+
+    guide: Float[Tensor, "g e"] | None
     check: Float[Tensor, "c e"] | None
+    qrels: Qrels | None = None  # the answers of the queries that judge
+    rows: Int[ndarray, " c"] | None = None  # which queries those are
 
 
 @final
@@ -45,47 +50,117 @@ class Sampled:
     fresh: Float[Tensor, "n e"]
     seconds: float
 
+    @classmethod
+    def of(cls, source: Source, found: Embedded) -> "Sampled":
+        """Pair what was embedded with what there was."""
+        rows, apart = found.picked
+        stale = torch.from_numpy(source.take(rows))
+        return cls(rows, np.isin(rows, apart), stale, found.fresh, found.seconds)
+
+    def take(self, places: Int[ndarray, " m"]) -> "Sampled":
+        """Keep some of the targets."""
+        return replace(
+            self, rows=self.rows[places], held_out=self.held_out[places],
+            stale=self.stale[places], fresh=self.fresh[places],
+        )  # fmt: skip
+
+    def joined(self, source: Source, found: Embedded) -> "Sampled":
+        """Add targets; the held-out ones that they set apart are held out no longer."""
+        more = Sampled.of(source, found)
+        both = Sampled(
+            np.concatenate([self.rows, more.rows]),
+            np.concatenate(
+                [self.held_out & ~np.isin(self.rows, found.picked.apart), more.held_out]
+            ),
+            torch.cat([self.stale, more.stale]),
+            torch.cat([self.fresh, more.fresh]),
+            self.seconds + more.seconds,
+        )
+        return both.take(np.argsort(both.rows))
+
+    def known(self, *, held_out: bool = True) -> Known:
+        """Return the fresh vectors by row, with or without those of held-out targets."""
+        some = torch.from_numpy(~self.held_out | held_out)
+        return Known(torch.from_numpy(self.rows)[some], self.fresh[some])
+
 
 def draw_sample(
-    source: Source, size: int, embed: Embed, *, sampling: Sampling, seed: int
-) -> Sampled:
-    """Choose targets and embed them with the new encoder."""
-    rows, held_out = choose(source, size, sampling, seed)
-    began = time.perf_counter()
-    fresh = embed(rows)
-    seconds = time.perf_counter() - began
-    if len(fresh) != len(rows) or not bool(torch.isfinite(fresh).all()):
-        raise InputError(f"the new encoder gave {len(fresh)} vectors for {len(rows)} targets")
-    return Sampled(rows, held_out, torch.from_numpy(source.take(rows)), fresh, seconds)
-
-
-def corrected_chunks(
     source: Source,
-    corrector: nn.Module,
-    rows: Int[ndarray, " n"],
-    fresh: Float[Tensor, "n e"],
+    size: Callable[[], int],
+    embed: Embed,
     *,
-    progress: bool = False,
-) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-    """Yield the new index by pieces: corrected, but for the rows whose fresh vectors are known.
+    sampling: Sampling = "uniform",
+    queries: Float[Tensor, "q e"] | None = None,
+    seed: int = 0,
+) -> Sampled:
+    """Choose targets and embed them with the new encoder.
 
-    Memory is one piece and its hidden layer, whatever the number of rows.
+    Args:
+        source: The old vectors.
+        size: Says how many targets; asked only if nothing was chosen before.
+        embed: Embeds what is picked.
+        sampling: `uniform`; `coverage`, alike from all k-means cells of the old vectors; or
+            `queries`, half of the taught targets uniform and half the neighbours of queries.
+        queries: Fresh vectors of the queries whose neighbours to take.
+        seed: Of the choice.
     """
-    known = torch.from_numpy(rows)
-    with tqdm(total=source.rows, desc="correcting", unit="target", disable=not progress) as bar:
-        for start, stale in source.chunks(CHUNK):
-            with torch.no_grad():
-                corrected = corrector(torch.from_numpy(stale))
-            here = ((known >= start) & (known < start + len(stale))).nonzero()[:, 0]
-            corrected[known[here] - start] = fresh[here]
-            bar.update(len(stale))
-            yield start, corrected
+    sample = Sampled.of(source, embed("sample", lambda: choose(source, size(), sampling, seed)))
+    if sampling != "queries":
+        return sample
+    learned = learn(sample.stale, sample.fresh, sample.held_out, method="linear")
+    wanted = int((~sample.held_out).sum())
+    return embed_more(
+        source, sample, learned, embed, "neighbours", wanted, "retrieved", queries, seed
+    )
+
+
+def embed_more(
+    source: Source,
+    sample: Sampled,
+    learned: Learned,
+    embed: Embed,
+    stage: str,
+    wanted: int,
+    by: Priority,
+    queries: Float[Tensor, "q e"] | None,
+    seed: int,
+) -> Sampled:
+    """Embed the targets that matter most, for real, and add them to the sample.
+
+    Args:
+        source: The old vectors.
+        sample: What is embedded already.
+        learned: The corrector through which the rest is seen.
+        embed: Embeds what is picked.
+        stage: A name for these targets.
+        wanted: How many to embed; fewer if there are no more.
+        by: `retrieved`, most often and highest by the queries; `worst`, least well predicted.
+        queries: Fresh query vectors, for `retrieved`. They must not judge what comes of it.
+        seed: Of the order among equals.
+    """
+
+    def rank() -> Float[ndarray, " n"]:
+        if by == "worst":
+            return error_scores(source, sample.stale[torch.from_numpy(~sample.held_out)])
+        if queries is None:
+            raise InputError("targets that queries retrieve need queries")
+        # Held-out targets are seen as corrected: their fresh vectors must not choose.
+        index = index_chunks(source, learned.corrector, sample.known(held_out=False))
+        depth = max(DEPTH, -(-2 * wanted // len(queries)))
+        return retrieval_scores(queries, index, source.rows, depth)
+
+    wanted = min(wanted, source.rows - len(sample.rows))
+    if not wanted:
+        return sample
+    held = sample.rows[sample.held_out]
+    found = embed(stage, lambda: most(rank(), sample.rows, held, wanted, seed))
+    return sample.joined(source, found)
 
 
 def validate(
     source: Source, learned: Learned, sample: Sampled, asked: Asked, *, k: int, keep_fresh: bool
 ) -> dict[str, Interval]:
-    """Judge a corrector on the held-out targets and queries."""
+    """Judge the new index on the held-out targets and queries."""
     held = torch.from_numpy(sample.held_out)
     with torch.no_grad():
         seen = learned.corrector(sample.stale[held])
@@ -93,19 +168,17 @@ def validate(
     intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
     # Without queries, held-out targets ask: their fresh vectors are as good as any new text's.
     queries = asked.check if asked.check is not None else sample.fresh[held]
-    kept = sample.rows if keep_fresh else sample.rows[:0]
+    known = sample.known()
 
     def pieces() -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-        return corrected_chunks(source, learned.corrector, kept, sample.fresh[: len(kept)])
+        return index_chunks(source, learned.corrector, known if keep_fresh else known.none)
 
-    intervals[f"overlap@{k}"] = neighbour_overlap(
-        queries,
-        pieces,
-        torch.from_numpy(sample.rows),
-        sample.fresh,
-        sample.fresh[held] - seen,
-        k,
+    intervals[f"overlap@{k}"], found = neighbour_overlap(
+        queries, pieces, known.rows, known.fresh, sample.fresh[held] - seen, k
     )
+    if asked.qrels is not None and asked.rows is not None:  # only the queries are a sample here
+        recall = measure(asked.qrels, asked.rows, found)["recall@10"]
+        intervals["recall@10"] = mean_interval(recall)
     return intervals
 
 
@@ -119,6 +192,7 @@ def learn_and_validate(
     k: int = 10,
     keep_fresh: bool = True,
     curve: bool = True,
+    queries: Float[Tensor, "q e"] | None = None,
     scale: float = 20.0,
     seed: int = 0,
 ) -> tuple[Learned, dict[str, Interval], list[dict[str, Any]]]:
@@ -130,44 +204,11 @@ def learn_and_validate(
     for part in CURVE if curve else ():
         # The held-out targets stay the same, so that the points of the curve can be compared.
         some = generator.permutation(taught)[: round(part * len(taught))]
-        few = np.sort(np.concatenate([some, sample.held_out.nonzero()[0]]))
-        smaller = replace(
-            sample, rows=sample.rows[few], held_out=sample.held_out[few],
-            stale=sample.stale[few], fresh=sample.fresh[few],
-        )  # fmt: skip
-        fitted = learn(smaller.stale, smaller.fresh, smaller.held_out, asked.fit, **settings)
+        smaller = sample.take(np.sort(np.concatenate([some, sample.held_out.nonzero()[0]])))
+        fitted = learn(smaller.stale, smaller.fresh, smaller.held_out, queries, **settings)
         found = validate(source, fitted, smaller, asked, k=k, keep_fresh=keep_fresh)
-        points.append({"embedded": len(few), **as_json(found)})
-    learned = learn(sample.stale, sample.fresh, sample.held_out, asked.fit, **settings)
+        points.append({"embedded": len(smaller.rows), **as_json(found)})
+    learned = learn(sample.stale, sample.fresh, sample.held_out, queries, **settings)
     found = validate(source, learned, sample, asked, k=k, keep_fresh=keep_fresh)
     points.append({"embedded": len(sample.rows), **as_json(found)})
     return learned, found, points
-
-
-def write_corrected(
-    source: Source,
-    learned: Learned,
-    sample: Sampled,
-    folder: Path,
-    made_by: dict[str, Any],
-    *,
-    keep_fresh: bool = True,
-    progress: bool = True,
-) -> tuple[Path, float]:
-    """Correct everything from disk to disk; return where, and the seconds it took."""
-    began = time.perf_counter()
-    kept = sample.rows if keep_fresh else sample.rows[:0]
-    pieces = corrected_chunks(
-        source, learned.corrector, kept, sample.fresh[: len(kept)], progress=progress
-    )
-    weights = hashlib.sha256()
-    for name, tensor in sorted(learned.corrector.state_dict().items()):
-        weights.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    path = write_vectors(
-        source,
-        folder,
-        ((start, vectors.numpy()) for start, vectors in pieces),
-        sample.fresh.shape[1],
-        made_by | {"corrected": weights.hexdigest()},
-    )
-    return path, time.perf_counter() - began

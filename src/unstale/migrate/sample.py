@@ -1,22 +1,33 @@
-"""Which targets are worth embedding anew?
+"""Which targets are worth embedding anew, so that a corrector learns from them?
 
 Held-out targets are always drawn uniformly, or no interval made of them would mean anything; the
 rest are chosen to teach.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.migrate.vectors import Source, load_faiss
 
-Sampling = Literal["uniform", "coverage"]
+Sampling = Literal["uniform", "coverage", "queries"]
 HELD_OUT = 0.2  # of the sample
 LEAST_HELD_OUT = 20
 _KMEANS_ROWS = 50_000  # k-means learns its cells on at most so many
+
+
+class Picked(NamedTuple):
+    """A choice of targets to embed, sorted, and rows that it sets apart.
+
+    A sample sets apart those of its own rows that are held out. What is embedded later sets apart
+    held-out rows, too: those that it would have taken, had they not been embedded already.
+    """
+
+    rows: Int[ndarray, " n"]
+    apart: Int[ndarray, " a"]
 
 
 def sample_size(rows: int, dim: int, fraction: float | None, count: int | None) -> int:
@@ -43,21 +54,21 @@ def sample_size(rows: int, dim: int, fraction: float | None, count: int | None) 
     return size
 
 
-def choose(
-    source: Source, size: int, how: Sampling, seed: int
-) -> tuple[Int[ndarray, " n"], Bool[ndarray, " n"]]:
-    """Choose rows to embed, sorted, and mark those to hold out."""
+def choose(source: Source, size: int, how: Sampling, seed: int) -> Picked:
+    """Choose rows to embed, and set those to hold out apart.
+
+    Of a sample by queries this is the uniform beginning: the held-out targets and half of the
+    others. Where the queries' neighbours are can be told only once a corrector is fitted to it.
+    """
     generator = np.random.default_rng(seed)
     held = generator.permutation(source.rows)[: max(LEAST_HELD_OUT, round(HELD_OUT * size))]
     left = np.setdiff1d(np.arange(source.rows), held)
     wanted = size - len(held)
-    if how == "uniform":
-        taught = generator.permutation(left)[:wanted]
-    else:
+    if how == "coverage":
         taught = _covering(source, left, wanted, seed)
-    rows = np.concatenate([held, taught])
-    order = np.argsort(rows)
-    return rows[order], (np.arange(len(rows)) < len(held))[order]
+    else:
+        taught = generator.permutation(left)[: wanted // 2 if how == "queries" else wanted]
+    return Picked(np.sort(np.concatenate([held, taught])), np.sort(held))
 
 
 def _covering(

@@ -17,9 +17,10 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from unstale.search.exact import TopK, merge
+from unstale.search.best import TopK, merge, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
+LEAST_FOUND = 10  # targets for each query: recall@10 needs them
 Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
 
 
@@ -63,28 +64,31 @@ def neighbour_overlap(
     errors: Float[Tensor, "h e"],
     k: int = 10,
     seed: int = 0,
-) -> Interval:
-    """Estimate how much of the true top k of the whole corpus the corrected index finds.
+) -> tuple[Interval, TopK]:
+    """Estimate how much of the true top k of the whole corpus the new index finds.
 
     Args:
         queries: Fresh query vectors that the corrector was not fitted to.
-        corrected: Starts a pass over the index as it will be written.
+        corrected: Starts a pass over the new index as it will be written.
         rows: The rows whose fresh vectors are known.
         fresh: Those vectors.
         errors: Fresh minus corrected, of held-out targets.
         k: How many neighbours.
         seed: Of the draws.
+
+    Returns:
+        The estimate, and what the new index finds: at least ten targets, if there are so many.
     """
     generator = torch.Generator().manual_seed(seed)
     shift = queries @ errors.T  # (q, h): what each error would do to each query's score
     group = torch.randperm(len(errors), generator=generator) % min(GROUPS, len(errors))
     count = int(group.max()) + 1
-    found = _empty(len(queries))
-    imagined = [_empty(len(queries)) for _ in range(count + 1)]  # all errors, then without a group
+    found = nothing(queries)
+    imagined = [nothing(queries)] * (count + 1)  # all errors, then without a group
     known = torch.zeros(0, dtype=torch.long)
     for start, vectors in corrected():
         scores = queries @ vectors.T
-        found = merge(found, scores, start, k)
+        found = merge(found, scores, start, max(k, LEAST_FOUND))
         known = ((rows >= start) & (rows < start + len(vectors))).nonzero()[:, 0]
         true = queries @ fresh[known].T
         drawn = torch.randint(len(errors), (len(vectors),), generator=generator)
@@ -98,15 +102,13 @@ def neighbour_overlap(
             seen = scores + shift[:, used]
             seen[:, rows[known] - start] = true
             imagined[i] = merge(imagined[i], seen, start, k)
-    whole = _shared(found, imagined[0])
-    parts = np.array([float(_shared(found, top).mean()) for top in imagined[1:]])
+    top = TopK(found.scores[:, :k], found.rows[:, :k])
+    whole = _shared(top, imagined[0])
+    parts = np.array([float(_shared(top, other).mean()) for other in imagined[1:]])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
     variance = float(whole.var()) / len(whole) + spread
-    return Interval.around(float(whole.mean()), variance, count - 1 if spread else len(whole) - 1)
-
-
-def _empty(queries: int) -> TopK:
-    return TopK(torch.zeros(queries, 0), torch.zeros(queries, 0, dtype=torch.long))
+    freedom = count - 1 if spread else len(whole) - 1
+    return Interval.around(float(whole.mean()), variance, freedom), found
 
 
 def _shared(found: TopK, true: TopK) -> Float[Tensor, " q"]:

@@ -1,5 +1,6 @@
 """What a migration costs and loses against embedding everything anew, in numbers and a sentence."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unstale.migrate.validate import Interval
@@ -36,6 +37,33 @@ def verdict(
         f"(95% interval {100 * overlap.low:.0f} to {100 * overlap.high:.0f}). Advice: {advice}."
     )
     return {"advice": advice, "text": text, "seconds_spent": spent, "seconds_to_embed_all": full}
+
+
+def curve_table(points: Sequence[Mapping[str, Any]], targets: int, each: float) -> str:
+    """Write the curve of quality against sample size as lines of text, to choose from.
+
+    Args:
+        points: As in results.json: how many were embedded, and the intervals.
+        targets: How many there are.
+        each: Seconds that one took.
+    """
+    names = [name for name in points[0] if name != "embedded"]
+    lines = [["embedded", "of all", "time", *names]]
+    for point in points:
+        more = point.get("re_embedded")
+        count = point["embedded"] - (more or 0)
+        shown = f"{count:,}" + (f" + {more:,}" if more else "")
+        part = f"{point['embedded'] / targets:.1%}"
+        means = [
+            f"{point[n]['value']:.3f} ± {(point[n]['high'] - point[n]['low']) / 2:.3f}"
+            for n in names
+        ]
+        lines.append([shown, part, _duration(each * point["embedded"]), *means])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -16,24 +16,25 @@ from unstale.errors import InputError
 _HEADER = ("query-id", "corpus-id", "score")
 
 
-def read_beir(folder: Path, *, progress: bool = True) -> RetrievalDataset:
-    """Read and check a whole BEIR folder."""
+def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> RetrievalDataset:
+    """Read and check a whole BEIR folder; unless `judged`, the corpus alone will do."""
     if not folder.is_dir():
         raise InputError(f"no such data folder: {folder}")
     files = sorted((folder / "qrels").glob("*.tsv"))
-    if not files:
+    if judged and not files:
         raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
     gatherer = Gatherer()
     for where, record in _records(folder / "corpus.jsonl", progress):
         string(record, "_id", where)  # required here, and a string
         gatherer.corpus(parse_target(record, where, "_id"), where)
-    for where, record in _records(folder / "queries.jsonl", progress):
+    asked = folder / "queries.jsonl"
+    for where, record in _records(asked, progress) if judged or asked.exists() else ():
         text, id = string(record, "text", where), string(record, "_id", where)
         gatherer.new_query(text, id, where, _answers(record, where))
     for file in files:
         for line, fields in _qrels(file, progress):
             gatherer.judge_ids(file.stem, *fields, file=str(file), line=line)
-    return gatherer.dataset(folder.resolve().name)
+    return gatherer.dataset(folder.resolve().name, asked=judged)
 
 
 def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,13 +81,15 @@ def write_beir(dataset: RetrievalDataset, folder: Path) -> None:
 
 def _fits(source: Source) -> bool:
     parts = ("corpus.jsonl", "queries.jsonl", "qrels")
-    return sum((source.path / part).exists() for part in parts) >= 2
+    alone = [file.name for file in source.files(".jsonl")] == ["corpus.jsonl"]
+    there = sum((source.path / part).exists() for part in parts)
+    return there >= 2 or (alone and not source.judged)
 
 
 FORMAT = Format(
     "beir",
     "a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv",
     fits=_fits,
-    read=lambda source: read_beir(source.path, progress=source.progress),
+    read=lambda source: read_beir(source.path, progress=source.progress, judged=source.judged),
     write=write_beir,
 )

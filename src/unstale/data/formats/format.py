@@ -22,11 +22,13 @@ class Source:
         place: A file, a folder, or a name that the format knows.
         columns: For rows with columns: which column has the role of `query`, `positive`, ...
         progress: Show a bar.
+        judged: There must be qrels.
     """
 
     place: str
     columns: Mapping[str, str] = field(default_factory=dict)
     progress: bool = True
+    judged: bool = True
 
     @property
     def path(self) -> Path:

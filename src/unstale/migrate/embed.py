@@ -1,0 +1,77 @@
+"""Embed chosen targets with the new encoder, in stages that a killed run goes on with."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Float
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
+from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
+from unstale.files import atomic_file, write_json
+from unstale.integrity import read_object
+from unstale.migrate.sample import Picked
+
+SHARD_ROWS = 256  # what a kill can cost
+
+
+class Embedded(NamedTuple):
+    """A choice of targets, their fresh vectors, and the seconds that those took."""
+
+    picked: Picked
+    fresh: Float[Tensor, "n e"]
+    seconds: float
+
+
+Embed = Callable[[str, Callable[[], Picked]], Embedded]
+
+
+@final
+class Stages:
+    """Embed what a function picks, or what it picked before the run was interrupted.
+
+    A choice that depends on a fitted network need not come out the same twice, so it is kept:
+    `FOLDER/STAGE/picked.safetensors`, beside the vectors.
+    """
+
+    def __init__(self, model: SentenceTransformer, dataset: RetrievalDataset, folder: Path) -> None:
+        self.model = model
+        self.dataset = dataset
+        self.folder = folder
+
+    def __call__(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+        """Embed a stage, or what is left of it."""
+        folder = self.folder / stage
+        choice = folder / "picked.safetensors"
+        if not choice.is_file():
+            with atomic_file(choice) as temporary:
+                save_file(pick()._asdict(), temporary)
+        stored = load_file(choice)
+        picked = Picked(stored["rows"], stored["apart"])
+        texts = Texts.of(self.dataset.targets.take(picked.rows))
+        ids = Texts.of(self.dataset.target_ids.take(picked.rows))
+        some = replace(self.dataset, targets=texts, target_ids=ids)
+        tokens = target_tokens(self.model, some, progress=False)
+        began = time.perf_counter()
+        buffer, now = embed_corpus(
+            self.model, tokens, folder / "vectors", fingerprint(self.model, texts),
+            shard_rows=SHARD_ROWS,
+        )  # fmt: skip
+        clock = folder / "clock.json"
+        if now or not clock.is_file():
+            # What earlier sessions embedded is counted at the rate of this one.
+            each = (time.perf_counter() - began) / max(1, now)
+            write_json(clock, {"seconds": each * len(picked.rows)})
+        fresh = buffer[torch.arange(len(buffer))]
+        if not bool(torch.isfinite(fresh).all()):
+            raise InputError("the new encoder gave NaN or infinity")
+        return Embedded(picked, fresh, float(read_object(clock)["seconds"]))

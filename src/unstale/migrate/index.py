@@ -1,0 +1,73 @@
+"""What is the new index made of? Corrected vectors, and fresh ones where they are known."""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from unstale.migrate.learn import Learned
+from unstale.migrate.vectors import CHUNK, Source
+from unstale.migrate.write import write_vectors
+
+
+@final
+@dataclass(frozen=True)
+class Known:
+    """The rows whose fresh vectors the index holds."""
+
+    rows: Int[Tensor, " n"]
+    fresh: Float[Tensor, "n e"]
+
+    @property
+    def none(self) -> "Known":
+        """Return the same of no rows at all."""
+        return Known(self.rows[:0], self.fresh[:0])
+
+
+def index_chunks(
+    source: Source, corrector: nn.Module, known: Known, *, progress: bool = False
+) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
+    """Yield the new index by pieces, `(first row, vectors)`.
+
+    Memory is one piece and its hidden layer, whatever the number of rows.
+    """
+    with tqdm(total=source.rows, desc="correcting", unit="target", disable=not progress) as bar:
+        for start, stale in source.chunks(CHUNK):
+            with torch.no_grad():
+                corrected = corrector(torch.from_numpy(stale))
+            here = ((known.rows >= start) & (known.rows < start + len(stale))).nonzero()[:, 0]
+            corrected[known.rows[here] - start] = known.fresh[here]
+            bar.update(len(stale))
+            yield start, corrected
+
+
+def write_index(
+    source: Source,
+    learned: Learned,
+    known: Known,
+    folder: Path,
+    made_by: dict[str, Any],
+    *,
+    progress: bool = True,
+) -> tuple[Path, float]:
+    """Correct everything from disk to disk; return where, and the seconds it took."""
+    began = time.perf_counter()
+    pieces = index_chunks(source, learned.corrector, known, progress=progress)
+    weights = hashlib.sha256()
+    for name, tensor in sorted(learned.corrector.state_dict().items()):
+        weights.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    path = write_vectors(
+        source,
+        folder,
+        ((start, vectors.numpy()) for start, vectors in pieces),
+        known.fresh.shape[1],
+        made_by | {"corrected": weights.hexdigest()},
+    )
+    return path, time.perf_counter() - began

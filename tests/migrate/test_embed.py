@@ -1,0 +1,48 @@
+"""What was chosen and embedded before a kill is taken as it is."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import read_manifest, write_manifest
+from unstale.data.dataset import RetrievalDataset
+from unstale.migrate.embed import Stages
+from unstale.migrate.sample import Picked
+
+
+def test_a_stage_is_chosen_and_embedded_once(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    embed = Stages(static_model, dataset, tmp_path)
+    first = embed("sample", lambda: Picked(np.array([3, 50, 7]), np.array([7])))
+    expected = static_model.encode_document(dataset.targets.take([3, 50, 7]))
+    np.testing.assert_allclose(first.fresh.numpy(), expected, atol=1e-6)
+
+    def never() -> Picked:
+        raise AssertionError("chosen twice")
+
+    again = embed("sample", never)
+    assert again.picked.rows.tolist() == [3, 50, 7]
+    assert again.picked.apart.tolist() == [7]
+    assert (again.fresh == first.fresh).all()
+    assert again.seconds == first.seconds > 0
+
+
+def test_seconds_after_a_kill_are_those_of_all_targets(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("unstale.migrate.embed.SHARD_ROWS", 1)
+    embed, folder = Stages(static_model, dataset, tmp_path), tmp_path / "sample"
+    first = embed("sample", lambda: Picked(np.arange(64), np.arange(0)))
+    manifest = read_manifest(folder / "vectors")
+    del manifest["shards"][-1]["sha256"]  # as if killed before the last target
+    write_manifest(folder / "vectors", manifest)
+    (folder / "clock.json").unlink()
+    again = embed("sample", lambda: Picked(np.arange(64), np.arange(0)))
+    assert (again.fresh == first.fresh).all()
+    assert first.seconds / 8 < again.seconds  # 64 times one target, not one target
