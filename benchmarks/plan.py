@@ -3,7 +3,7 @@
 python benchmarks/plan.py            # about four minutes on one quiet core
 
 Each round calibrates anew, then trains each way once; the medians over the rounds are compared. A
-step's time is the difference between a longer and a shorter training, without their beginnings.
+step's time is that of all steps but the first, which makes what the others reuse.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from unstale.plan.measure import calibrate, encoder_flops
 from unstale.training.job import train
 
 ROUNDS = 3
-FEW, MANY = 4, 12  # steps
+STEPS = 16
 BATCH, NEGATIVES, HIDDEN = 64, 5, 768
 WAYS = {
     ("in-batch", "none"): {"strategy": "in-batch"},
@@ -56,25 +56,22 @@ def planned(model: SentenceTransformer, dataset: RetrievalDataset, tokens: int) 
         parameters=float(sum(p.numel() for p in model.parameters())),
         target_flops=encoder_flops(model, tokens),
         query_flops=encoder_flops(model, 12),
-        steps=MANY,
+        steps=STEPS,
     )
     rates, _ = calibrate(model, job, tokens, bandwidth=1e10)
     return {(c.strategy, c.search): c.seconds for c in costs(job, rates)}
 
 
 def took(dataset: RetrievalDataset, encoder: dict, buffer: Path, way: dict, top: Path) -> float:
-    """Train twice, and return the seconds of one more step."""
-    spent = {}
-    for steps in (FEW, MANY):
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            entry = train(
-                dataset, load_encoder(**encoder), Path(tempfile.mkdtemp(dir=top)), **way,
-                steps=steps, batch_size=BATCH,
-                corrector_hidden=(HIDDEN,), buffer=buffer, meter_steps=1000, probe_queries=1,
-                probe_targets=1, progress=False,
-            )  # fmt: skip
-        spent[steps] = entry["seconds"]["training"]
-    return (spent[MANY] - spent[FEW]) / (MANY - FEW)
+    """Train, and return the seconds of a step."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        entry = train(
+            dataset, load_encoder(**encoder), Path(tempfile.mkdtemp(dir=top)), **way,
+            steps=STEPS, batch_size=BATCH, corrector_hidden=(HIDDEN,), buffer=buffer,
+            meter_steps=1000, probe_queries=1, probe_targets=1, progress=False,
+        )  # fmt: skip
+    spent = entry["seconds"]
+    return (spent["training"] - spent["starting"] - spent["metering"]) / (STEPS - 1)
 
 
 def run(top: Path) -> None:
