@@ -15,12 +15,13 @@ import json
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import set_seed
-from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, table
+from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, fitted, table
 
 from unstale import FreshNegatives
 from unstale.files import write_json
@@ -42,7 +43,7 @@ def after(bench: Benchmark, seed: int) -> dict:
     ):
         fresh = FreshNegatives(
             model, bench.pairs, bench.dataset.targets, strategy=chosen.strategy, seed=seed,
-            steps=chosen.steps, meter_steps=chosen.steps,
+            steps=chosen.steps,
             **{"free_negatives" if free else "hard_negatives": chosen.hard_negatives},
         )  # fmt: skip
         columns = fresh.dataset.column_names[:1]  # the label is no text
@@ -100,17 +101,10 @@ def main() -> None:
         keep("before training", "", 0, {"metrics": metrics, "seconds": 0.0, "steps": 0})
     for seed in parse_seeds(chosen.seeds):
         ours = kept(AFTER, "", seed) or keep(AFTER, "", seed, after(bench, seed))
-        first = kept(BEFORE, STEPS, seed)
-        if first is None:
-            found = bench.sentence_transformers("in-batch", seed, bench.pairs, chosen.steps)
-            first = keep(BEFORE, STEPS, seed, found)
+        run = partial(bench.sentence_transformers, "in-batch", seed, bench.pairs)
+        first = kept(BEFORE, STEPS, seed) or keep(BEFORE, STEPS, seed, run(chosen.steps))
         if not kept(BEFORE, SECONDS, seed):
-            around = first["seconds"] - first["steps"] * first["seconds_a_step"]
-            steps = max(1, int((ours["seconds"] - around) / first["seconds_a_step"]))
-            timed = bench.sentence_transformers(
-                "in-batch", seed, bench.pairs, steps, ours["seconds"]
-            )
-            keep(BEFORE, SECONDS, seed, timed)
+            keep(BEFORE, SECONDS, seed, fitted(run, first, ours["seconds"]))
     print(table(results["runs"]))
 
 

@@ -198,16 +198,21 @@ class Benchmark:
 
         found = run(self.chosen.steps)
         keep(name, STEPS, seed, found)
-        for _ in range(FITS):
-            around = found["seconds"] - found["steps"] * found["seconds_a_step"]
-            steps = round((budget - around) / found["seconds_a_step"])
-            if steps < 2:  # mining alone took longer
-                found = {"metrics": self.evaluate(self.start()), "seconds": mining, "steps": 0}
-                break
-            found = run(steps)
-            if abs(found["seconds"] / budget - 1) <= SLACK:
-                break
+        if mining >= budget:  # alone
+            found = {"metrics": self.evaluate(self.start()), "seconds": mining, "steps": 0}
+        else:
+            found = fitted(run, found, budget)
         keep(name, SECONDS, seed, found)
+
+
+def fitted(run: Callable[[int], dict], found: dict, budget: float) -> dict:
+    """Train for as many steps as fit into some seconds, by the pace of the last training."""
+    for _ in range(FITS):
+        around = found["seconds"] - found["steps"] * found["seconds_a_step"]
+        found = run(max(2, round((budget - around) / found["seconds_a_step"])))
+        if abs(found["seconds"] / budget - 1) <= SLACK:
+            break
+    return found
 
 
 def main() -> None:
