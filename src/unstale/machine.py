@@ -12,8 +12,8 @@ def free_memory(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    free = _kilobytes("/proc/meminfo", "MemAvailable")
-    taken = _kilobytes("/proc/self/status", "VmData")
+    free = _bytes("/proc/meminfo", "MemAvailable")
+    taken = _bytes("/proc/self/status", "VmData")
     if free is None or taken is None:
         return None
     import resource  # where there is /proc, there is this
@@ -22,7 +22,7 @@ def free_memory(device: torch.device) -> int | None:
     return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - taken))
 
 
-def _kilobytes(path: str, name: str) -> int | None:
+def _bytes(path: str, name: str) -> int | None:
     """Read a size from a table of the kernel's, in bytes."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
