@@ -22,7 +22,7 @@ from torch.nn.functional import cosine_similarity, normalize
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
 from unstale.search.band import agreement
-from unstale.search.exact import Exact, chunk_rows
+from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
 from unstale.search.vectors import Stored
@@ -136,9 +136,12 @@ def searches(options, buffer, corrector):
         values = torch.cat([v for v, _ in best], dim=1).topk(k, dim=1)
         return torch.cat([i for _, i in best], dim=1).gather(1, values.indices)
 
+    # Literal: as many targets as keep the whole hidden layer in the cache, 24 MB; measured.
+    chunk = max(1024, 24 * 2**20 // (4 * (options.dim + options.hidden + options.queries)))
+
     @torch.no_grad()
     def literal(step, queries):
-        return scan(corrector, queries, chunk_rows(corrector, queries))
+        return scan(corrector, queries, chunk)
 
     def stale(step, queries):
         return scan(lambda vectors: vectors, queries, CHUNK)

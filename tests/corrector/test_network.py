@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 
-HIDDEN = [(), (7,), (5, 9)]
+HIDDEN = [(), (7,), (5, 9), (4, 1030)]  # the last is more units than are held at once
 
 
 def trained(dim: int, hidden: tuple[int, ...]) -> Corrector:

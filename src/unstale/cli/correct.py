@@ -30,7 +30,6 @@ from unstale.migrate.vectors import BufferSource, Source, check_values, open_vec
 from unstale.migrate.verdict import curve_table, verdict
 from unstale.report.migration import curve_svg
 from unstale.report.results import RESULTS
-from unstale.search.linear import linear_layers
 
 CURVE = "curve.svg"
 
@@ -194,5 +193,5 @@ def _from_run(chosen: options_correct.Correct) -> options_correct.Correct:
 
 
 def _from_corrector(corrector: Corrector) -> Learned:
-    hidden = [layer.out_features for layer in linear_layers(corrector)[:-1]]
+    hidden = [layer.out_features for layer in corrector.linear[:-1]]
     return Learned(corrector, {"method": "run", "hidden": hidden})

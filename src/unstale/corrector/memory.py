@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from unstale.corrector.dots import dots
 from unstale.distributed import total
 from unstale.errors import InputError
 
@@ -71,7 +72,7 @@ class ResidualMemory(nn.Module):
         consecutive = end - start == len(rows) and bool((rows.diff() == 1).all())
         residual = self.residual[start:end] if consecutive else self.residual[rows]
         here = queries.device
-        return (queries @ residual.to(here).T) * self._weight(rows, step).to(here)
+        return dots(queries, residual.to(here)) * self._weight(rows, step).to(here)
 
     def _weight(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, " n"]:
         age = (step - self.written[rows]).clamp(min=0)

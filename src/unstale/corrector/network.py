@@ -1,6 +1,6 @@
 """The target corrector network h: a small residual MLP over stale embeddings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -9,7 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from unstale.corrector.dots import dots
 from unstale.errors import InputError
+
+_UNITS = 512  # hidden units at a time; measured: what they give of a chunk stays in the cache
+
+Scorer = Callable[[Float[Tensor, "n d"]], Float[Tensor, "b n"]]
 
 
 @final
@@ -38,11 +43,14 @@ class Corrector(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     @property
+    def linear(self) -> list[nn.Linear]:
+        """Return the layers, the first to the last."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
+    @property
     def last(self) -> nn.Linear:
         """Return the output layer."""
-        layer = self.layers[-1]
-        assert isinstance(layer, nn.Linear)
-        return layer
+        return self.linear[-1]
 
     @property
     def parameter_count(self) -> int:
@@ -51,26 +59,49 @@ class Corrector(nn.Module):
 
     def forward(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Correct stale embeddings."""
-        return stale + self.last(self._hidden(stale))
+        return stale + self.last(self._hidden(stale, len(self.layers) - 1))
 
     def scores(
         self, queries: Float[Tensor, "b d"], stale: Float[Tensor, "n d"]
     ) -> Float[Tensor, "b n"]:
-        """Compute `queries @ h(stale).T`, exactly, the cheaper way round.
+        """Compute `queries @ h(stale).T`, exactly, the cheaper way round; see `scorer`."""
+        return self.scorer(queries)(stale)
 
-        The output layer is linear, so it can be moved to the queries:
+    def scorer(self, queries: Float[Tensor, "b d"]) -> Scorer:
+        """Prepare to score chunk after chunk of stale embeddings for the same queries.
+
+        The output layer is linear, so it can be moved to the queries, once for all chunks:
         `q.h(b) = q.b + (W2'q).relu(W1 b + c1) + q.c2`, and never runs on the corpus. It pays
-        when there are fewer queries than dimensions.
+        when there are fewer queries than dimensions. The last hidden layer is then a sum over
+        its units, a few of which at a time never leave the cache.
         """
         if len(queries) >= queries.shape[1]:
-            return queries @ self(stale).T
+            return lambda stale: dots(queries, self(stale))
         folded = queries @ self.last.weight  # W2' q, (b, hidden)
         constant = queries @ self.last.bias  # q.c2
         if len(self.layers) == 1:  # nothing but the linear layer: all of h moves to the query
-            return (queries + folded) @ stale.T + constant[:, None]
-        return queries @ stale.T + folded @ self._hidden(stale).T + constant[:, None]
+            return lambda stale: dots(queries + folded, stale, constant)
 
-    def _hidden(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n h"]:
-        for layer in self.layers[:-1]:
+        def scores(stale: Float[Tensor, "n d"]) -> Float[Tensor, "b n"]:
+            found = torch.addmm(constant, stale, queries.T)
+            below, top = self._hidden(stale, len(self.layers) - 2), self.linear[-2]
+            for first in range(0, folded.shape[1], _UNITS):
+                units = slice(first, first + _UNITS)
+                hidden = torch.addmm(top.bias[units], below, top.weight[units].T).relu_()
+                found = torch.addmm(found, hidden, folded[:, units].T)
+            return found.T.contiguous()
+
+        return scores
+
+    def _hidden(self, stale: Float[Tensor, "n d"], layers: int) -> Float[Tensor, "n h"]:
+        """Apply the first layers."""
+        for layer in self.layers[:layers]:
             stale = functional.relu(layer(stale), inplace=not torch.is_grad_enabled())
         return stale
+
+    def held(self, queries: int) -> int:
+        """Return how many hidden units of a target are held at once while queries score it."""
+        *hidden, dim = (layer.out_features for layer in self.linear)
+        if queries < dim:
+            hidden[-1:] = [min(_UNITS, width) for width in hidden[-1:]]
+        return max(hidden, default=0)

@@ -102,10 +102,9 @@ def _exact(
     """Score the wanted rows through the corrector, each distinct row once; 0 for the others."""
     query = wanted.nonzero()[:, 0]
     distinct, place = rows[wanted].unique(return_inverse=True)
-    scores = queries.new_empty(len(queries), len(distinct))
+    scores, score = queries.new_empty(len(queries), len(distinct)), corrector.scorer(queries)
     for start in range(0, len(distinct), _ROWS):
-        stale = buffer[distinct[start : start + _ROWS]]
-        scores[:, start : start + _ROWS] = corrector.scores(queries, stale)
+        scores[:, start : start + _ROWS] = score(buffer[distinct[start : start + _ROWS]])
     if draw is not None:
         scores = scores + draw.gumbel(draw.step, draw.queries, distinct)
     exact = queries.new_zeros(rows.shape)

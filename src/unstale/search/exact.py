@@ -1,12 +1,14 @@
 """Exact top-k: every target scored, a chunk at a time."""
 
+from functools import partial
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.corrector.network import Corrector
+from unstale.corrector.dots import dots
+from unstale.corrector.network import Corrector, Scorer
 from unstale.errors import InputError
 from unstale.search.best import TopK, drop, merge, nothing
 from unstale.search.draws import Noise
@@ -88,8 +90,9 @@ class Exact:
         fetch = min(k + width, len(self.buffer))
         size = self.chunk or chunk_rows(self.corrector, queries)
         best = nothing(queries)
+        score = self._scorer(queries)
         for start, stale in on_device(self.buffer.chunks(size), queries.device):
-            scores = self._scores(queries, stale)
+            scores = score(stale)
             if draw is not None:
                 places = torch.arange(start, start + len(stale), device=queries.device)
                 scores = scores + draw.gumbel(draw.step, draw.queries, self._corpus_rows(places))
@@ -100,12 +103,8 @@ class Exact:
     def _corpus_rows(self, places: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         return places if self.rows is None else self.rows.to(places.device)[places]
 
-    def _scores(
-        self, queries: Float[Tensor, "b d"], stale: Float[Tensor, "n d"]
-    ) -> Float[Tensor, "b n"]:
-        if self.corrector is None:
-            return queries @ stale.T
-        return self.corrector.scores(queries, stale)
+    def _scorer(self, queries: Float[Tensor, "b d"]) -> Scorer:
+        return partial(dots, queries) if self.corrector is None else self.corrector.scorer(queries)
 
 
 def check_k(k: int, vectors: Vectors) -> None:
@@ -116,6 +115,5 @@ def check_k(k: int, vectors: Vectors) -> None:
 
 def chunk_rows(corrector: Corrector | None, queries: Float[Tensor, "b d"]) -> int:
     """Choose how many targets to score at once, by the floats that each needs on the way."""
-    widths = [] if corrector is None else [len(weight) for weight in corrector.parameters()]
-    floats = sum(queries.shape) + max(widths, default=0)
+    floats = sum(queries.shape) + (0 if corrector is None else corrector.held(len(queries)))
     return min(16_384, max(1024, _CHUNK_BYTES // (4 * floats)))

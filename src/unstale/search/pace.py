@@ -12,8 +12,8 @@ from torch import Tensor
 from unstale.errors import InputError
 from unstale.search.band import Settled
 
-_LEAST, _MOST = 1.0, 6.0  # deviations of the error within which a score is in doubt
-_WIDEN, _NARROW = 1.15, 0.95
+_LEAST, _MOST = 0.5, 6.0  # deviations of the error within which a score is in doubt
+_WIDEN, _NARROW = 1.15, 0.9
 _EXHAUSTED = 0.02
 _DEEPEST = 2048
 _MEMORY = 0.8  # share of the past in a running mean

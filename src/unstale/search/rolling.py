@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
 from unstale.search.audit import Audit
 from unstale.search.band import settle
@@ -13,7 +14,7 @@ from unstale.search.best import TopK, drop, merge, nothing
 from unstale.search.exact import Draw, check_k
 from unstale.search.linear import Landmarks
 from unstale.search.pace import Pace
-from unstale.search.snapshot import Part, Snapshot
+from unstale.search.snapshot import Snapshot
 from unstale.search.vectors import Precision, Vectors, on_device, span
 
 _CHUNK = 16_384
@@ -111,7 +112,7 @@ class Rolling:
         for part in self.snapshot.parts(queries, self._landmarks.around(self.corrector, queries)):
             chunks = span(part.vectors, part.start, part.stop, _CHUNK)
             for start, vectors in on_device(chunks, queries.device):
-                scores = _scores(part, vectors)
+                scores = dots(part.queries, vectors, part.offset[:, 0])
                 if draw is not None:
                     rows = torch.arange(start, start + len(vectors), device=queries.device)
                     scores = scores + draw.gumbel(draw.step, draw.queries, rows)
@@ -143,7 +144,3 @@ class Rolling:
         self.pace.load_state_dict(state)
         self.snapshot.load_state_dict(state)
         self._audit.load_state_dict(state)
-
-
-def _scores(part: Part, vectors: Float[Tensor, "n d"]) -> Float[Tensor, "b n"]:
-    return torch.addmm(part.offset, part.queries, vectors.T)
