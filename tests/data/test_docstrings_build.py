@@ -1,0 +1,117 @@
+"""How the building behaves: what it refuses, interrupts, caches."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.data.installed import FILLERS, Built, files_of
+
+from unstale.data.docstrings import build_docstrings, docstrings_folder
+from unstale.errors import InputError
+
+
+@pytest.mark.parametrize("name", ["no_such_package", "pkg.filler1", "__main__", "unversioned", ""])
+def test_unknown_package_is_refused_before_any_work(site, tmp_path, name):
+    site.install("pkg", {})
+    site.write("unversioned", "__init__.py", "")
+    with pytest.raises(InputError, match=rf"package '{name}': .* top-level import name"):
+        build_docstrings(tmp_path / "out" / "built", ["pkg", name], progress=False)
+    with pytest.raises(InputError, match=rf"package '{name}'"):
+        docstrings_folder(["pkg", name], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("packages", ["numpy", [], ()])
+def test_packages_must_be_a_list_of_names(tmp_path, packages):
+    with pytest.raises(InputError, match="list of one name or more"):
+        build_docstrings(tmp_path / "built", packages)
+
+
+def test_version_is_found_under_the_name_of_the_distribution(site, build):
+    site.install("pkg", {})
+    (site.folder / "pkg.dist-info" / "METADATA").unlink()
+    (site.folder / "pkg.dist-info" / "top_level.txt").unlink()
+    (site.folder / "pkg.dist-info").rmdir()
+    site.set_version("pkg", "3.2", distribution="scikit_pkg")
+    assert build("pkg").about["packages"] == {"pkg": "3.2"}
+
+
+def test_a_split_without_pairs_is_refused(site, tmp_path):
+    site.install("pkg", {}, fillers=1)
+    with pytest.raises(InputError, match=r"1 pairs of pkg leave nothing for .*every split"):
+        build_docstrings(tmp_path / "built", ["pkg"], progress=False)
+    assert not (tmp_path / "built").exists()
+
+
+def test_fewer_than_one_worker_is_refused(tmp_path):
+    with pytest.raises(InputError, match="workers must be at least 1: 0"):
+        build_docstrings(tmp_path / "built", workers=0)
+
+
+def test_an_existing_folder_is_refused_and_left_alone(site, tmp_path):
+    site.install("pkg", {})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="mine exists"):
+        build_docstrings(tmp_path / "mine", ["pkg"], progress=False)
+    assert files_of(tmp_path / "mine") == {Path("thesis.txt"): b"years of work"}
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypatch, writes):
+    site.install("pkg", {})
+    done = []
+
+    def interrupted(path, *args, **kwargs):
+        if len(done) == writes:
+            raise KeyboardInterrupt
+        done.append(path)
+        return write_text(path, *args, **kwargs)
+
+    write_text = Path.write_text
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_docstrings(tmp_path / "out" / "built", ["pkg"], workers=1, progress=False)
+    assert list((tmp_path / "out").iterdir()) == []
+    monkeypatch.undo()
+    assert len(done) == writes
+
+
+def test_cache_is_built_once_for_each_version(site, tmp_path):
+    site.install("pkg", {})
+    first = docstrings_folder(["pkg"], tmp_path / "cache")
+    (first / "mark").touch()
+    assert docstrings_folder(["pkg"], tmp_path / "cache") == first
+    assert (first / "mark").exists()  # as it was, not built again
+    site.set_version("pkg", "2.0")
+    second = docstrings_folder(["pkg"], tmp_path / "cache")
+    assert second != first
+    assert json.loads((second / "about.json").read_text())["packages"] == {"pkg": "2.0"}
+    assert sorted((tmp_path / "cache").iterdir()) == sorted([first, second])
+
+
+def test_cache_is_by_default_in_the_folder_of_the_environment(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "elsewhere"))
+    site.install("pkg", {})
+    assert docstrings_folder(["pkg"]).parent == tmp_path / "elsewhere"
+
+
+def test_module_needs_no_torch():
+    check = "import sys, unstale.data.docstrings; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_script_without_main_guard_falls_back_to_one_process(site, tmp_path):
+    site.install("pkg", {})
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import pathlib, sys\nsys.path.insert(0, {str(site.folder)!r})\n"
+        "from unstale.data.docstrings import build_docstrings\n"
+        f"build_docstrings(pathlib.Path({str(tmp_path / 'built')!r}), ['pkg'], workers=2)\n"
+    )
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "using one process" in run.stderr
+    assert Built(tmp_path / "built").about["pairs"] == FILLERS
