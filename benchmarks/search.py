@@ -191,6 +191,7 @@ def report(options, world, seconds, overlap, modes) -> None:
     result = {
         "shape": shape,
         "seconds": median,
+        "mean_seconds": {name: statistics.fmean(s) for name, s in seconds.items() if s},
         "ratios": ratios,
         "overlap": {name: statistics.mean(r) for name, r in overlap.items() if r},
         "steps": options.steps,
@@ -203,8 +204,8 @@ def report(options, world, seconds, overlap, modes) -> None:
     network = 4 * options.dim * options.hidden * options.targets
     if "rolling" in modes:
         scan = 2 * options.dim * options.queries * options.targets
-        pace = modes["rolling"].search.pace
-        depth = 2 * options.dim * options.hidden * (pace.reranked + 2 * pace.renewal)
+        reranked = modes["rolling"].search.pace.reranked
+        depth = 2 * options.dim * options.hidden * reranked
         result["flop_ceiling_of_rolling_vs_literal"] = network / (scan + depth)
     print(json.dumps(result, indent=2))
     if options.json:

@@ -87,23 +87,21 @@ class IVF:
         self._ranks = torch.zeros(len(self._centroids), dtype=torch.float64)  # see _judge
         self._landmarks = Landmarks(buffer, landmarks, seed)
         self._step = -1
-        self._credit = 0  # rows that may be renewed: a cell is, once there are enough for it
         self._cell = len(self._bounds) - 1  # the next of the pass
 
     def begin(self, step: int) -> None:
-        """Renew the next cells of the snapshot, as far as the pace allows."""
+        """Renew the next cells of the snapshot, whole ones, if a renewal is due or under way."""
         if step == self._step:
             return
         self._step = step
-        self._credit += self.pace.renewal
         if self.snapshot.complete():
-            if not self._credit:
+            if not self.pace.due(len(self.buffer)):
                 return
             self.snapshot.open_pass()
             self._cell = 0
-        while self._cell < len(self._centroids) and self._size(self._cell) <= self._credit:
-            self._credit -= self._size(self._cell)
-            self.snapshot.renew(self._size(self._cell))
+        stop = min(self.snapshot.position + self.pace.piece, len(self.buffer))
+        while self.snapshot.position < stop:
+            self.snapshot.renew(self._bounds[self._cell + 1] - self._bounds[self._cell])
             self._measure(self._cell)
             self._cell += 1
 
@@ -210,9 +208,6 @@ class IVF:
         needed = int((share < self.target).sum()) + 1
         self.probes = min(max(_FEWEST, min(needed, 2 * self.probes)), len(self._centroids))
 
-    def _size(self, cell: int) -> int:
-        return self._bounds[cell + 1] - self._bounds[cell]
-
     def _measure(self, cell: int) -> None:
         """Note where the rows of a cell are, and how far they reach in any one direction."""
         rows = self._stored.between(self._bounds[cell], self._bounds[cell + 1])
@@ -226,12 +221,12 @@ class IVF:
             "search_overlap": self.pace.overlap * self.held,
             "search_probes": float(self.probes),
             "search_reranked": self.pace.reranked,
-            "search_renewed": float(self.pace.renewal),
+            "search_renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
         }
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold; the cells are made again from the buffer."""
-        numbers = [self._step, self._credit, self._cell, self.probes, self.held]
+        numbers = [self._step, self._cell, self.probes, self.held]
         state = {"ivf": torch.tensor(numbers, dtype=torch.float64)}
         state["ranks"] = self._ranks.clone()
         return state | self.pace.state_dict() | self.snapshot.state_dict()
@@ -239,7 +234,7 @@ class IVF:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
         *counts, self.held = state["ivf"].tolist()
-        self._step, self._credit, self._cell, self.probes = map(int, counts)
+        self._step, self._cell, self.probes = map(int, counts)
         self._ranks = state["ranks"].clone()
         self.pace.load_state_dict(state)
         self.snapshot.load_state_dict(state)

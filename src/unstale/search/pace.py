@@ -17,7 +17,8 @@ _WIDEN, _NARROW = 1.15, 0.9
 _EXHAUSTED = 0.02
 _DEEPEST = 2048
 _MEMORY = 0.8  # share of the past in a running mean
-_RENEWED = 0.125  # rows renewed for each that is reranked in excess: a quarter of its cost
+_RENEWED = 0.5  # rows to renew for each that was reranked in excess: at most about its cost
+_BRIEF = 4  # a pass takes a fourth of the steps since the last: h moves on meanwhile
 
 
 @final
@@ -40,7 +41,9 @@ class Pace:
         self.deviations = 2.5
         self.overlap = 1.0
         self.reranked = 0.0
-        self.excess = 0.0
+        self.saved = 0.0  # rows that may be renewed
+        self.waited = 0  # searches since the last pass began
+        self.piece = 0  # rows of a pass to renew in a step
         self.depth = 32
         self._settled = False
 
@@ -49,10 +52,17 @@ class Pace:
         """Return how near to the k-th score is in doubt; anything, before the first measure."""
         return self.deviations * self.error if self._settled else torch.inf
 
-    @property
-    def renewal(self) -> int:
-        """Return how many rows of a snapshot to renew now: none, while there is nothing to save."""
-        return int(_RENEWED * self.excess)
+    def due(self, rows: int) -> bool:
+        """Tell whether to renew a snapshot of so many rows, and set the piece of a step.
+
+        It is due once what a better snapshot might have saved is as much as it costs. A pass that
+        went on for long would leave rows as an old h saw them.
+        """
+        if self.saved < rows:
+            return False
+        self.piece = -(-rows // max(1, self.waited // _BRIEF))
+        self.saved, self.waited = 0.0, 0
+        return True
 
     def checked(self, step: int, batch: int) -> Tensor:
         """Choose the queries to check in this step, not always the same of a batch."""
@@ -66,7 +76,8 @@ class Pace:
         if self._settled and settled.exhausted > _EXHAUSTED:
             self.depth = min(_DEEPEST, self.depth * 3 // 2)
         if self._settled:  # the first search reranks everything, which tells nothing of the next
-            self.excess = _MEMORY * self.excess + (1 - _MEMORY) * settled.excess
+            self.saved += _RENEWED * settled.excess
+            self.waited += 1
         self.reranked = _MEMORY * self.reranked + (1 - _MEMORY) * settled.reranked
         if settled.error is not None:
             # Rise at once, fall slowly: what is missed cannot be mined again.
@@ -80,19 +91,20 @@ class Pace:
         """Take in the overlap that a check found: doubt more below the target, less above it."""
         self.overlap = _MEMORY * self.overlap + (1 - _MEMORY) * overlap
         spare = 1 - self.target
-        if self.overlap < self.target + 0.4 * spare or overlap < self.target - 2 * spare:
+        if self.overlap < self.target + 0.2 * spare or overlap < self.target - 2 * spare:
             self.deviations = min(_MOST, self.deviations * _WIDEN)
-        elif self.overlap > self.target + 0.6 * spare:
+        elif self.overlap > self.target + 0.5 * spare:
             self.deviations = max(_LEAST, self.deviations * _NARROW)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
-        numbers = [self.error, self.deviations, self.overlap, self.reranked]
-        numbers += [self.excess, float(self.depth), float(self._settled)]
+        numbers = [self.error, self.deviations, self.overlap, self.reranked, self.saved]
+        numbers += map(float, [self.waited, self.piece, self.depth, self._settled])
         return {"pace": torch.tensor(numbers, dtype=torch.float64)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
-        numbers = state["pace"].tolist()
-        self.error, self.deviations, self.overlap, self.reranked, self.excess = numbers[:5]
-        self.depth, self._settled = int(numbers[5]), bool(numbers[6])
+        *numbers, waited, piece, depth, settled = state["pace"].tolist()
+        self.error, self.deviations, self.overlap, self.reranked, self.saved = numbers
+        self.waited, self.piece, self.depth = int(waited), int(piece), int(depth)
+        self._settled = bool(settled)

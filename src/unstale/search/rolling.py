@@ -27,9 +27,10 @@ class Rolling:
     h is linear around each query's best targets, nearly, so it moves to the query; then a scan of
     vectors that need not be fresh ranks targets almost as h does, and only those whose scores are
     near the k-th are corrected exactly. What is scanned is a snapshot: at first the stale buffer,
-    then, renewed a few rows a step, an older h of it, which leaves less to linearise. Every few
-    steps a check reranks all that was fetched for some queries and sees what was missed;
-    every renewal pass ends with a comparison with exact search. Both set how much is in doubt.
+    then, once so much was reranked that renewing it pays, an older h of it, which leaves less to
+    linearise. Every few steps a check reranks all that was fetched for some queries and sees what
+    was missed; every renewal ends with a comparison with exact search. Both set how much is in
+    doubt.
 
     Args:
         buffer: The stale embeddings.
@@ -64,9 +65,9 @@ class Rolling:
         if step == self._step:
             return
         self._step = step
-        if self.snapshot.complete() or not self.pace.renewal:
+        if self.snapshot.complete():
             return
-        self._audit.add(*self.snapshot.renew(self.pace.renewal))
+        self._audit.add(*self.snapshot.renew(self.pace.piece))
         if self.snapshot.complete() and (overlap := self._audit.end()) is not None:
             self.audited = overlap
             self.pace.judge(overlap)
@@ -101,7 +102,7 @@ class Rolling:
             draw,
         )
         self.pace.observe(settled)
-        if self.snapshot.complete() and self.pace.renewal:
+        if self.snapshot.complete() and self.pace.due(len(self.buffer)):
             self.snapshot.open_pass()
             if draw is None:  # noise is of a step, the audit outlasts it
                 self._audit.begin(queries, settled.best.rows, exclude)
@@ -127,13 +128,15 @@ class Rolling:
             "search_error": self.pace.error,
             "search_deviations": self.pace.deviations,
             "search_reranked": self.pace.reranked,
-            "search_renewed": float(self.pace.renewal),
+            "search_renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
         }
         return found if self.audited is None else found | {"search_audited": self.audited}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold for the search to go on as if never interrupted."""
         state = {"step": torch.tensor(self._step)}
+        if self.audited is not None:
+            state["audited"] = torch.tensor(self.audited, dtype=torch.float64)
         return (
             state | self.pace.state_dict() | self.snapshot.state_dict() | self._audit.state_dict()
         )
@@ -141,6 +144,7 @@ class Rolling:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
         self._step = int(state["step"])
+        self.audited = float(state["audited"]) if "audited" in state else None
         self.pace.load_state_dict(state)
         self.snapshot.load_state_dict(state)
         self._audit.load_state_dict(state)
