@@ -4,10 +4,10 @@
     python benchmarks/train_step.py --data squad-open --model all-MiniLM-L6-v2 --layers 2 \
         --target-max-length 96 --buffer runs/buffer
 
-Steps of all strategies are interleaved in one process; ratios are medians over rounds. A step is all
-of it: tokenised queries, search, candidates, losses, backward pass, clipping and both updates. The
-first steps are left out: a rolling search reranks everything in its first. Exhaustive is composed of
-stale steps and of one refresh: its seconds are those of embedding a sample, for each target.
+Steps of all strategies are interleaved in one process; ratios are medians over rounds. A step is
+all of it: tokenising queries, search, candidates, losses, backward pass, clipping and both updates.
+The first steps are left out: a rolling search reranks everything in its first. Exhaustive is
+composed of stale steps and refreshes: what embedding a sample takes, for all targets.
 """
 
 import argparse
