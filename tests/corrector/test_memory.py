@@ -27,7 +27,7 @@ def test_scores_are_products_with_what_is_read() -> None:
     memory = ResidualMemory(9, 4, fade=10)
     memory.write(torch.tensor([8, 2, 3]), torch.randn(3, 4), step=7)
     queries = torch.randn(5, 4)
-    for rows in ([2, 3, 4], [0], [3, 2, 4], [2, 4, 3], [0, 8], []):
+    for rows in ([2, 3, 4], [0], [3, 2, 4], [2, 4, 3], [0, 8], [*range(9)], []):
         chosen = torch.tensor(rows, dtype=torch.long)
         expected = queries @ memory.read(chosen, 12).T
         torch.testing.assert_close(memory.scores(queries, chosen, 12), expected)

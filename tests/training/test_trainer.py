@@ -188,3 +188,19 @@ def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> N
     rows = dataset.split("test").query_rows
     found = retrieve(start(), dataset, rows, fresh_chunks(start(), tokens, progress=False))
     assert means(measure(dataset.split("test"), rows, found)) == result["initial_metrics"]
+
+
+@pytest.mark.parametrize("search", ["rolling", "exact"])
+def test_a_search_that_is_not_exact_says_how_near_it_is(
+    start, dataset: RetrievalDataset, tmp_path: Path, search: str
+) -> None:
+    options = SMALL | {"steps": 16, "search": search, "meter_steps": 8}
+    found = train(dataset, start(), tmp_path / "run", **options)["searched"]
+    if search == "exact":
+        assert not found
+        return
+    assert [reading["step"] for reading in found] == [8, 16]
+    for reading in found:
+        assert 0.9 < reading["overlap"] <= 1
+        assert reading["reranked"] > 0
+        assert reading["renewed"] >= 0

@@ -16,6 +16,8 @@ from unstale.corrector.dots import dots
 from unstale.distributed import total
 from unstale.errors import InputError
 
+_NEVER = -1  # the step at which a target was encoded that never was
+
 
 @final
 class ResidualMemory(nn.Module):
@@ -42,7 +44,7 @@ class ResidualMemory(nn.Module):
         self.residual: Tensor
         self.written: Tensor
         self.register_buffer("residual", torch.zeros(targets, dim))
-        self.register_buffer("written", torch.zeros(targets, dtype=torch.long))
+        self.register_buffer("written", torch.full((targets,), _NEVER))
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
         """Remember residuals found at a step; each row's last one counts."""
@@ -65,14 +67,18 @@ class ResidualMemory(nn.Module):
     ) -> Float[Tensor, "b n"]:
         """Compute `queries @ read(rows).T` for rows that are kept in this process.
 
-        A stretch of consecutive rows is not copied.
+        Of a large corpus only the few targets that were ever encoded cost anything; where most
+        were, a stretch of consecutive rows is not copied.
         """
-        rows = rows.to(self.residual.device) - self.first
-        start, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-        consecutive = end - start == len(rows) and bool((rows.diff() == 1).all())
-        residual = self.residual[start:end] if consecutive else self.residual[rows]
-        here = queries.device
-        return dots(queries, residual.to(here)) * self._weight(rows, step).to(here)
+        here, rows = queries.device, rows.to(self.residual.device) - self.first
+        known = (self.written[rows] != _NEVER).nonzero()[:, 0]
+        if 2 * len(known) > len(rows) and bool((rows.diff() == 1).all()):
+            residual = self.residual[int(rows[0]) : int(rows[-1]) + 1]
+            return dots(queries, residual.to(here)) * self._weight(rows, step).to(here)
+        turned = queries.new_zeros(len(rows), len(queries))
+        weight = self._weight(rows[known], step)[:, None]
+        turned[known.to(here)] = (self.residual[rows[known]] * weight).to(here) @ queries.T
+        return turned.T.contiguous()
 
     def _weight(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, " n"]:
         age = (step - self.written[rows]).clamp(min=0)

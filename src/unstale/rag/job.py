@@ -269,6 +269,7 @@ def train_rag(
         "reader_inputs": int(parts.get("reader_inputs", 0)),
         "reader_truncated": int(parts.get("reader_truncated", 0)),
         "freshness": [asdict(f) for f in algorithm.record.freshness],
+        "searched": algorithm.record.search,
         "curve": algorithm.record.curve,
         "examples": [],
         "answers": evaluator.answers[:: max(1, len(evaluator.answers) // _SHOWN)][:_SHOWN],

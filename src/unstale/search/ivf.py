@@ -218,10 +218,10 @@ class IVF:
     def readings(self) -> dict[str, float]:
         """Return what is worth logging."""
         return {
-            "search_overlap": self.pace.overlap * self.held,
-            "search_probes": float(self.probes),
-            "search_reranked": self.pace.reranked,
-            "search_renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
+            "overlap": self.pace.overlap * self.held,
+            "probes": float(self.probes),
+            "reranked": self.pace.reranked,
+            "renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
         }
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -124,13 +124,13 @@ class Rolling:
     def readings(self) -> dict[str, float]:
         """Return what is worth logging."""
         found = {
-            "search_overlap": self.pace.overlap,
-            "search_error": self.pace.error,
-            "search_deviations": self.pace.deviations,
-            "search_reranked": self.pace.reranked,
-            "search_renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
+            "overlap": self.pace.overlap,
+            "error": self.pace.error,
+            "deviations": self.pace.deviations,
+            "reranked": self.pace.reranked,
+            "renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
         }
-        return found if self.audited is None else found | {"search_audited": self.audited}
+        return found if self.audited is None else found | {"audited": self.audited}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold for the search to go on as if never interrupted."""

@@ -60,6 +60,11 @@ class Sharded:
         merged = TopK(best.values, rows.gather(1, best.indices))
         return merged if exclude is None else drop(merged, exclude, k)
 
+    @property
+    def readings(self) -> dict[str, float]:
+        """Return what this process's part of the search finds worth logging."""
+        return getattr(self.local, "readings", {})
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return what this process's part of the search remembers."""
         return self.local.state_dict() if hasattr(self.local, "state_dict") else {}

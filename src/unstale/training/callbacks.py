@@ -13,7 +13,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_together
 from unstale.miners.miner import Miner
 from unstale.training.meter import Meter
-from unstale.training.record import Record
+from unstale.training.record import Record, search_readings
 
 LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve's metrics
 
@@ -108,7 +108,10 @@ class Steps(TrainerCallback):
         if reading is not None:
             counters.targets_probed += len(self.meter.rows)
             self.algorithm.record.freshness.append(reading)
-            self.log(reading.logs())
+            found = search_readings(self.algorithm.miner) if step else {}
+            if found:
+                self.algorithm.record.search.append({"step": step, **found})
+            self.log(reading.logs() | {f"search/{k}": v for k, v in found.items()})
             self.algorithm.miner.heed(reading)
 
 

@@ -291,6 +291,7 @@ def train(
         "truncated_targets": tokens.truncated,
         "freshness": [asdict(f) for f in loss.record.freshness],
         "corrector_worse_at": [f.step for f in loss.record.freshness if worse_than_stale(f)],
+        "searched": loss.record.search,
         "curve": loss.record.curve,
         "examples": examples.listed(),
     }

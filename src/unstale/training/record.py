@@ -62,6 +62,7 @@ class Record:
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)  # step, seconds, metrics
+    search: list[dict[str, float]] = field(default_factory=list)  # step, what an inexact one says
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
     clock: Stopwatch = field(default_factory=Stopwatch)
 
@@ -120,6 +121,7 @@ def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
     record.counters = Counters(**state["counters"])
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
+    record.search = state.get("search", [])
     record.parts = state.get("parts", {})
     record.clock.go_on(state.get("clock", {}))
 
@@ -165,3 +167,11 @@ def _searches(miner: Miner) -> list[Any]:
     """List the searches that remember something: a snapshot, its pace."""
     found = [getattr(m, "search", None) for m in miner.modules()]
     return [search for search in found if hasattr(search, "state_dict")]
+
+
+def search_readings(miner: Miner) -> dict[str, float]:
+    """Return what a search that is not exact finds of itself: its overlap, what it reranks."""
+    found: dict[str, float] = {}
+    for search in _searches(miner):
+        found |= getattr(search, "readings", {})
+    return found

@@ -40,8 +40,8 @@ _LOG = logging.getLogger(__name__)
 class Strategy:
     """A way to choose the candidates.
 
-    `buffered`: needs the corpus embedded. `frozen`: the target tower is not trained.
-    `mixes`: uniform targets are added to what it mines. `corrects`: trains a corrector by the
+    `buffered`: needs the corpus embedded, and uniform targets join what it mines. `frozen`: the
+    target tower is not trained. `corrects`: trains a corrector by the
     chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
     `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
     `lean`: leaves it on disk. `writes`: writes to it.
@@ -52,7 +52,6 @@ class Strategy:
     build: Callable[[Recipe], Miner]
     buffered: bool = True
     frozen: bool = False
-    mixes: bool = True
     corrects: bool = False
     sees: bool = True
     part: bool = False
@@ -136,11 +135,10 @@ def _stochastic(recipe: Recipe) -> Miner:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "in-batch": Strategy(lambda r: InBatch(), buffered=False, mixes=False, sees=False),
+    "in-batch": Strategy(lambda r: InBatch(), buffered=False, sees=False),
     "uniform": Strategy(
         lambda r: Uniform(r.targets, r.seed, r.uniform_negatives),  # its company is its own kind
         buffered=False,
-        mixes=False,
         sees=False,
     ),
     "stale": Strategy(lambda r: Stale(r.cache, r.gumbel)),
@@ -195,7 +193,7 @@ def build_miner(name: str, recipe: Recipe) -> Miner:
     if not recipe.filters.idle or recipe.veto is not None:
         reach = recipe.subset_size or recipe.twentieth if strategy.part else recipe.targets
         miner = Filtered(miner, recipe.filters, reach, recipe.veto)
-    if strategy.mixes and recipe.uniform_negatives:
+    if strategy.buffered and recipe.uniform_negatives:
         miner = Mixed(miner, Uniform(recipe.targets, recipe.seed), recipe.uniform_negatives)
     if recipe.given is not None and recipe.given_negatives:
         miner = Mixed(miner, Given(recipe.given, recipe.seed), recipe.given_negatives)
