@@ -75,12 +75,14 @@ class Corrector(nn.Module):
         when there are fewer queries than dimensions. The last hidden layer is then a sum over
         its units, a few of which at a time never leave the cache.
         """
-        if len(queries) >= queries.shape[1]:
+        hidden = len(self.layers) > 1
+        if hidden and len(queries) >= queries.shape[1]:
             return lambda stale: dots(queries, self(stale))
         folded = queries @ self.last.weight  # W2' q, (b, hidden)
         constant = queries @ self.last.bias  # q.c2
-        if len(self.layers) == 1:  # nothing but the linear layer: all of h moves to the query
-            return lambda stale: dots(queries + folded, stale, constant)
+        if not hidden:  # nothing but the linear layer: all of h moves to the query
+            moved = queries + folded
+            return lambda stale: dots(moved, stale, constant)
 
         def scores(stale: Float[Tensor, "n d"]) -> Float[Tensor, "b n"]:
             found = torch.addmm(constant, stale, queries.T)

@@ -171,7 +171,9 @@ def train_rag(
     choice = None
     if retrieves and strategy == "corrected" and cache is not None:
         device = retriever.device
-        choice = fix_search(output, search, cache, corrector_hidden, batch_size, device)
+        choice = fix_search(
+            output, search, cache, corrector_hidden, batch_size, device, memory=memory
+        )
     recipe = Recipe(
         targets=len(dataset.targets),
         buffer=load(cache, retriever.device) if cache else None,
@@ -183,8 +185,7 @@ def train_rag(
         corrector_anchor=corrector_anchor,
         memory=memory,
         refresh=refresh,
-        search=choice.mode if choice else search,
-        precision=choice.precision if choice else None,
+        search=choice or search,
         batch_size=batch_size,
     )
     algorithm = RetrieverReaderLoss(

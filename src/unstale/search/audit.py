@@ -1,72 +1,34 @@
-"""An exact search in instalments: did the approximate one find what it should have?
+"""Did an approximate search find what an exact one would? Asked now and then, of a few queries."""
 
-A renewal pass corrects every row by one version of h. So for a few queries that were answered when
-the pass began, the exact answer comes together row by row, at no cost but their own scores.
-"""
-
-from typing import final
-
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from unstale.corrector.network import Corrector
 from unstale.search.band import agreement
-from unstale.search.best import TopK, drop, merge_best, nothing
+from unstale.search.best import TopK
+from unstale.search.exact import Draw, Exact
+from unstale.search.vectors import Vectors
 
+_EVERY, _FIRST = 256, 64  # steps; an exact search costs some fifty scans
 _QUERIES = 4
 
 
-@final
-class Audit:
-    """Compare the answers to a few queries with those of exact search, once a pass ends."""
+def due(step: int) -> bool:
+    """Tell whether to compare with exact search in this step."""
+    return step % _EVERY == _FIRST
 
-    def __init__(self) -> None:
-        self._queries: Float[Tensor, "c d"] | None = None
-        self._answers: Int[Tensor, "c k"] = torch.zeros(0, 0, dtype=torch.long)
-        self._exclude: Int[Tensor, "c p"] = torch.zeros(0, 0, dtype=torch.long)
-        self._best: TopK | None = None
 
-    def begin(
-        self,
-        queries: Float[Tensor, "b d"],
-        answers: Int[Tensor, "b k"],
-        exclude: Int[Tensor, "b p"] | None,
-    ) -> None:
-        """Remember some queries and their answers under the h with which a pass begins."""
-        self._queries = queries[:_QUERIES].detach().clone()
-        self._answers = answers[:_QUERIES].clone()
-        none = answers.new_zeros(len(answers), 0)
-        self._exclude = (none if exclude is None else exclude)[:_QUERIES].clone()
-        self._best = nothing(self._queries)
-
-    def add(self, rows: Int[Tensor, " n"], corrected: Float[Tensor, "n d"]) -> None:
-        """Consider the next rows of the pass."""
-        if self._queries is None or self._best is None:
-            return
-        scores = self._queries @ corrected.to(self._queries.device).T
-        everyone = rows.to(self._queries.device).expand(len(self._queries), -1)
-        fetch = self._answers.shape[1] + self._exclude.shape[1]
-        self._best = merge_best(self._best, TopK(scores, everyone), fetch)
-
-    def end(self) -> float | None:
-        """Return the overlap with exact search; None if nothing was asked in this pass."""
-        best, self._queries, self._best = self._best, None, None
-        if best is None:
-            return None
-        return agreement(drop(best, self._exclude, self._answers.shape[1]).rows, self._answers)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return what a checkpoint must hold."""
-        if self._queries is None or self._best is None:
-            return {}
-        state = {"queries": self._queries, "answers": self._answers, "exclude": self._exclude}
-        state |= {"scores": self._best.scores, "rows": self._best.rows}
-        return {f"audit.{name}": tensor.clone() for name, tensor in state.items()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on where another left off."""
-        self._queries = self._best = None
-        if "audit.queries" in state:
-            self._queries = state["audit.queries"].clone()
-            self._answers, self._exclude = state["audit.answers"], state["audit.exclude"]
-            self._best = TopK(state["audit.scores"], state["audit.rows"])
+def audit(
+    found: TopK,
+    queries: Float[Tensor, "b d"],
+    buffer: Vectors,
+    corrector: Corrector,
+    exclude: Int[Tensor, "b p"] | None,
+    draw: Draw | None,
+) -> float:
+    """Return the share of the exact top k of the first queries that was found."""
+    some = slice(_QUERIES)
+    asked = draw and draw._replace(queries=draw.queries[some])
+    known = None if exclude is None else exclude[some]
+    exact = Exact(buffer, corrector).top_k(queries[some], found.rows.shape[1], known, asked)
+    return agreement(found.rows[some], exact.rows)

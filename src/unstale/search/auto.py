@@ -1,7 +1,8 @@
 """Which search? Chosen by the size of the work and of the memory, and said aloud."""
 
+import logging
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -13,6 +14,7 @@ from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
 from unstale.search.vectors import BYTES, Precision, Vectors
 
+_LOG = logging.getLogger(__name__)
 Mode = Literal["auto", "exact", "rolling", "ivf"]
 
 _SMALL = 1.5e10  # operations of an exact search that are not worth saving: a fifth of a second
@@ -54,43 +56,19 @@ def choose(
     if targets >= _CELLS_NEED and scan >= _SCAN and fits:
         why = f"a scan of {targets} targets for {queries} queries is {scan:.1e} operations"
         return Choice("ivf", fits[0], f"{why}; a copy in {fits[0]} fits in memory")
-    precision = fits[0] if fits else "float32"
+    precision: Precision = fits[0] if fits else "int8"
     why = f"exact search is {exact:.1e} operations, {exact / scan:.0f} times those of a scan"
     if not fits:
-        return Choice("exact", "float32", f"{why}, but no copy of the buffer fits in memory")
+        return Choice("exact", precision, f"{why}, but no copy of the buffer fits in memory")
     return Choice("rolling", precision, f"{why}; a copy in {precision} fits in memory")
 
 
-def make_search(
-    mode: Mode,
-    buffer: Vectors,
-    corrector: Corrector,
-    *,
-    queries: int,
-    seed: int = 0,
-    precision: Precision | None = None,
-) -> tuple[Search, Choice]:
-    """Build a search of h(B), chosen if the mode is `auto`; say what it is, and why.
-
-    Args:
-        mode: `auto`, or a search by name.
-        buffer: The stale embeddings.
-        corrector: h.
-        queries: How many are searched at once, as a rule.
-        seed: Of what the search draws.
-        precision: Of a snapshot; by default what fits in memory.
-    """
-    hidden = tuple(len(weight) for weight in list(corrector.parameters())[:-2:2])
-    choice = settle_choice(mode, len(buffer), buffer.dim, hidden, queries, buffer.device)
-    if precision is not None:
-        choice = choice._replace(precision=precision)
+def make_search(choice: Choice, buffer: Vectors, corrector: Corrector, *, seed: int = 0) -> Search:
+    """Build the search of h(B) that was chosen; the seed is that of what it draws."""
     if choice.mode == "exact":
-        return Exact(buffer, corrector), choice
-    if choice.mode == "rolling":
-        return Rolling(buffer, corrector, precision=choice.precision, seed=seed), choice
-    if choice.mode == "ivf":
-        return IVF(buffer, corrector, precision=choice.precision, seed=seed), choice
-    raise InputError(f"unknown search {mode!r}; choose from auto, exact, rolling, ivf")
+        return Exact(buffer, corrector)
+    kind = Rolling if choice.mode == "rolling" else IVF
+    return kind(buffer, corrector, precision=choice.precision, seed=seed)
 
 
 def settle_choice(
@@ -100,7 +78,18 @@ def settle_choice(
     hidden: tuple[int, ...],
     queries: int,
     device: torch.device,
+    spoken_for: int = 0,
 ) -> Choice:
-    """Choose by what is free on the device now; a search asked for by name keeps its name."""
-    choice = choose(targets, dim, hidden, queries, free_memory(device))
-    return choice if mode == "auto" else Choice(mode, choice.precision, "as asked")
+    """Choose by what is free on the device, but for the bytes that something else will take.
+
+    A search asked for by name keeps its name. An approximation is never taken in silence.
+    """
+    if mode not in get_args(Mode):
+        raise InputError(f"unknown search {mode!r}; choose from {', '.join(get_args(Mode))}")
+    free = free_memory(device)
+    choice = choose(targets, dim, hidden, queries, None if free is None else free - spoken_for)
+    if mode != "auto":
+        choice = Choice(mode, choice.precision, "as asked")
+    level = logging.INFO if choice.mode == "exact" else logging.WARNING
+    _LOG.log(level, "search: %s, a snapshot in %s: %s", *choice)
+    return choice

@@ -81,6 +81,22 @@ def settle(
     return Settled(best, error, int(wide.sum()), excess, overlap, exhausted)
 
 
+def settle_between(
+    found: TopK,
+    low: Float[Tensor, "b 1"],
+    high: Float[Tensor, "b 1"],
+    tolerance: float,
+    queries: Float[Tensor, "b d"],
+    buffer: Vectors,
+    corrector: Corrector,
+    draw: Draw | None,
+) -> TopK:
+    """Score exactly what was found between two scores, or so near to them that it is in doubt."""
+    doubted = (found.scores >= low - tolerance) & (found.scores <= high + tolerance)
+    exact = _exact(found.rows, doubted, queries, buffer, corrector, draw)
+    return TopK(torch.where(doubted, exact, found.scores), found.rows)
+
+
 def agreement(one: Int[Tensor, "b k"], other: Int[Tensor, "b k"]) -> float:
     """Return the share of rows that two answers have in common.
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.search.band import settle
+from unstale.search.audit import audit, due
+from unstale.search.band import settle, settle_between
 from unstale.search.best import TopK, drop
 from unstale.search.cells import cell_count, make_cells
 from unstale.search.exact import Draw, check_k
@@ -34,16 +35,16 @@ _WIDER = 4  # times the cells that a checked query searches
 class IVF:
     """Search the best cells of h(B), and rerank what is in doubt.
 
-    The time of a search grows with the square root of N. Every few steps some queries search
-    several times the cells, and where they find the best sets how many cells are searched. A
-    sample drawn with Gumbel noise is one of the targets in those cells.
+    The time of a search grows with the square root of N, as long as there are that many cells.
+    Every few steps some queries search several times the cells, and where they find the best sets
+    how many cells are searched. A sample drawn with Gumbel noise is one of the targets in those.
 
     Args:
         buffer: The stale embeddings; rows to rerank are read from it, so it may be on disk.
         corrector: h, as it is at each search.
         overlap: The share of the exact top k to hold, on average.
         precision: Of the snapshot, a copy of the buffer in the order of the cells.
-        cells: How many; 0 for 4 sqrt(N).
+        cells: How many; 0 for 4 sqrt(N), at most 8,192.
         probes: Cells that a query searches at first.
         landmarks: Targets that tell where a query's best targets lie.
         seed: Of the cells and landmarks.
@@ -136,7 +137,22 @@ class IVF:
         self.pace.observe(settled)
         if settled.overlap is not None:
             self._judge(settled.best.rows[checked], cells[checked])
+        if due(self._step):
+            best = settled.best
+            self.pace.audited = audit(best, queries, self.buffer, self.corrector, exclude, draw)
         return settled.best
+
+    def settle_between(
+        self,
+        found: TopK,
+        low: Float[Tensor, "b 1"],
+        high: Float[Tensor, "b 1"],
+        queries: Float[Tensor, "b d"],
+        draw: Draw | None,
+    ) -> TopK:
+        """Score exactly what others' answers make doubtful: the border is not where it was here."""
+        own = queries, self.buffer, self.corrector, draw
+        return settle_between(found, low, high, self.pace.tolerance, *own)
 
     def _choose(
         self, parts: list[Part], needed: int, checked: Int[Tensor, " c"]
@@ -217,12 +233,8 @@ class IVF:
     @property
     def readings(self) -> dict[str, float]:
         """Return what is worth logging."""
-        return {
-            "overlap": self.pace.overlap * self.held,
-            "probes": float(self.probes),
-            "reranked": self.pace.reranked,
-            "renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
-        }
+        own = {"probes": float(self.probes), "renewed": float(self.snapshot.renewed)}
+        return self.pace.readings | own | {"overlap": self.pace.overlap * self.held}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold; the cells are made again from the buffer."""

@@ -4,6 +4,7 @@ Decisions depend on the step and on what was measured in earlier steps, never on
 resumed run decides as an uninterrupted one.
 """
 
+import math
 from typing import final
 
 import torch
@@ -45,6 +46,7 @@ class Pace:
         self.waited = 0  # searches since the last pass began
         self.piece = 0  # rows of a pass to renew in a step
         self.depth = 32
+        self.audited: float | None = None  # the last comparison with exact search
         self._settled = False
 
     @property
@@ -96,15 +98,23 @@ class Pace:
         elif self.overlap > self.target + 0.5 * spare:
             self.deviations = max(_LEAST, self.deviations * _NARROW)
 
+    @property
+    def readings(self) -> dict[str, float]:
+        """Return what is worth logging."""
+        found = {"overlap": self.overlap, "error": self.error, "reranked": self.reranked}
+        return found if self.audited is None else found | {"audited": self.audited}
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
         numbers = [self.error, self.deviations, self.overlap, self.reranked, self.saved]
         numbers += map(float, [self.waited, self.piece, self.depth, self._settled])
+        numbers.append(math.nan if self.audited is None else self.audited)
         return {"pace": torch.tensor(numbers, dtype=torch.float64)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
-        *numbers, waited, piece, depth, settled = state["pace"].tolist()
+        *numbers, waited, piece, depth, settled, audited = state["pace"].tolist()
         self.error, self.deviations, self.overlap, self.reranked, self.saved = numbers
         self.waited, self.piece, self.depth = int(waited), int(piece), int(depth)
         self._settled = bool(settled)
+        self.audited = None if math.isnan(audited) else audited

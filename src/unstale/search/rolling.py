@@ -8,8 +8,8 @@ from torch import Tensor
 
 from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
-from unstale.search.audit import Audit
-from unstale.search.band import settle
+from unstale.search.audit import audit, due
+from unstale.search.band import settle, settle_between
 from unstale.search.best import TopK, drop, merge, nothing
 from unstale.search.exact import Draw, check_k
 from unstale.search.linear import Landmarks
@@ -29,8 +29,7 @@ class Rolling:
     near the k-th are corrected exactly. What is scanned is a snapshot: at first the stale buffer,
     then, once so much was reranked that renewing it pays, an older h of it, which leaves less to
     linearise. Every few steps a check reranks all that was fetched for some queries and sees what
-    was missed; every renewal ends with a comparison with exact search. Both set how much is in
-    doubt.
+    was missed; more rarely some are searched exactly. Both set how much is in doubt.
 
     Args:
         buffer: The stale embeddings.
@@ -55,8 +54,6 @@ class Rolling:
         self.corrector = corrector
         self.pace = Pace(overlap)
         self.snapshot = Snapshot(buffer, corrector, precision)
-        self.audited: float | None = None
-        self._audit = Audit()
         self._landmarks = Landmarks(buffer, landmarks, seed)
         self._step = -1
 
@@ -65,12 +62,8 @@ class Rolling:
         if step == self._step:
             return
         self._step = step
-        if self.snapshot.complete():
-            return
-        self._audit.add(*self.snapshot.renew(self.pace.piece))
-        if self.snapshot.complete() and (overlap := self._audit.end()) is not None:
-            self.audited = overlap
-            self.pace.judge(overlap)
+        if not self.snapshot.complete():
+            self.snapshot.renew(self.pace.piece)
 
     @torch.no_grad()
     def top_k(
@@ -104,9 +97,23 @@ class Rolling:
         self.pace.observe(settled)
         if self.snapshot.complete() and self.pace.due(len(self.buffer)):
             self.snapshot.open_pass()
-            if draw is None:  # noise is of a step, the audit outlasts it
-                self._audit.begin(queries, settled.best.rows, exclude)
+        if due(self._step):
+            exact = audit(settled.best, queries, self.buffer, self.corrector, exclude, draw)
+            self.pace.audited = exact
+            self.pace.judge(exact)
         return settled.best
+
+    def settle_between(
+        self,
+        found: TopK,
+        low: Float[Tensor, "b 1"],
+        high: Float[Tensor, "b 1"],
+        queries: Float[Tensor, "b d"],
+        draw: Draw | None,
+    ) -> TopK:
+        """Score exactly what others' answers make doubtful: the border is not where it was here."""
+        own = queries, self.buffer, self.corrector, draw
+        return settle_between(found, low, high, self.pace.tolerance, *own)
 
     def _scan(self, queries: Float[Tensor, "b d"], k: int, draw: Draw | None) -> TopK:
         best = nothing(queries)
@@ -123,28 +130,15 @@ class Rolling:
     @property
     def readings(self) -> dict[str, float]:
         """Return what is worth logging."""
-        found = {
-            "overlap": self.pace.overlap,
-            "error": self.pace.error,
-            "deviations": self.pace.deviations,
-            "reranked": self.pace.reranked,
-            "renewed": 0.0 if self.snapshot.complete() else float(self.pace.piece),
-        }
-        return found if self.audited is None else found | {"audited": self.audited}
+        return self.pace.readings | {"renewed": float(self.snapshot.renewed)}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold for the search to go on as if never interrupted."""
         state = {"step": torch.tensor(self._step)}
-        if self.audited is not None:
-            state["audited"] = torch.tensor(self.audited, dtype=torch.float64)
-        return (
-            state | self.pace.state_dict() | self.snapshot.state_dict() | self._audit.state_dict()
-        )
+        return state | self.pace.state_dict() | self.snapshot.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
         self._step = int(state["step"])
-        self.audited = float(state["audited"]) if "audited" in state else None
         self.pace.load_state_dict(state)
         self.snapshot.load_state_dict(state)
-        self._audit.load_state_dict(state)

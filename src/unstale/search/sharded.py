@@ -13,6 +13,8 @@ from unstale.distributed import gather
 from unstale.search.best import TopK, drop
 from unstale.search.draws import Noise
 from unstale.search.exact import Draw, Search, check_k
+from unstale.search.ivf import IVF
+from unstale.search.rolling import Rolling
 
 
 def search_in_place(buffer: Buffer, build: Callable[[TargetBuffer], Search]) -> Search:
@@ -53,12 +55,20 @@ class Sharded:
         if draw is not None:
             draw = Draw(_Moved(draw.gumbel, self.buffer.start), draw.step, draw.queries)
         found = self.local.top_k(queries, fetch, None, draw)
-        rows = found.rows + self.buffer.start
-        # (processes * m, b): gathered under each other, whatever m is in each.
-        scores, rows = (gather(t.T.contiguous()).T for t in (found.scores, rows))
-        best = scores.topk(min(k + width, scores.shape[1]), dim=1)
-        merged = TopK(best.values, rows.gather(1, best.indices))
+        merged = self._merge(found, k + width)
+        if isinstance(self.local, Rolling | IVF):  # exact near the k-th of its own rows only
+            low, high = merged.scores[:, -1:], merged.scores[:, k - 1 : k]
+            merged = self._merge(
+                self.local.settle_between(found, low, high, queries, draw), k + width
+            )
         return merged if exclude is None else drop(merged, exclude, k)
+
+    def _merge(self, found: TopK, k: int) -> TopK:
+        # (processes * m, b): gathered under each other, whatever m is in each.
+        rows = found.rows + self.buffer.start
+        scores, rows = (gather(t.T.contiguous()).T for t in (found.scores, rows))
+        best = scores.topk(min(k, scores.shape[1]), dim=1)
+        return TopK(best.values, rows.gather(1, best.indices))
 
     @property
     def readings(self) -> dict[str, float]:

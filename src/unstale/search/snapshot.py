@@ -18,6 +18,8 @@ from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
 from unstale.search.vectors import Precision, Stored, Vectors
 
+_ROWS = 2048  # corrected at once, which bounds the memory of a wide hidden layer
+
 
 class Part(NamedTuple):
     """Rows of one version, and how to score them: `queries @ rows.T + offset`."""
@@ -56,6 +58,7 @@ class Snapshot:
         self.stored = stored
         self._own = stored is not None  # the rows after the position are in `stored`, too
         self.position = len(buffer)
+        self.renewed = 0  # rows corrected so far, in all passes
         self.before: Corrector | None = None
         self.current: Corrector | None = None
 
@@ -74,16 +77,15 @@ class Snapshot:
         self.position = 0
 
     @torch.no_grad()
-    def renew(self, count: int) -> tuple[Int[Tensor, " n"], Float[Tensor, "n d"]]:
-        """Correct the next rows of a pass; return them, and their corrected embeddings."""
+    def renew(self, count: int) -> None:
+        """Correct the next rows of a pass."""
         assert self.current is not None
         assert self.stored is not None
         stop = min(self.position + count, len(self.buffer))
-        rows = self.rows(torch.arange(self.position, stop, device=self.buffer.device))
-        corrected = self.current(self.buffer[rows])
-        self.stored.write(self.position, corrected)
-        self.position = stop
-        return rows, corrected
+        for places in torch.arange(self.position, stop, device=self.buffer.device).split(_ROWS):
+            self.stored.write(self.position, self.current(self.buffer[self.rows(places)]))
+            self.position += len(places)
+            self.renewed += len(places)
 
     def rows(self, places: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return which rows of the buffer stand at some places."""
@@ -113,7 +115,7 @@ class Snapshot:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold: the versions, the position and the stored rows."""
-        state = {"position": torch.tensor([self.position, int(self._own)])}
+        state = {"position": torch.tensor([self.position, int(self._own), self.renewed])}
         for name, version in (("before", self.before), ("current", self.current)):
             if version is not None:
                 state |= {f"{name}.{k}": v.clone() for k, v in version.state_dict().items()}
@@ -125,7 +127,7 @@ class Snapshot:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on where another left off."""
-        self.position, own = state["position"].tolist()
+        self.position, own, self.renewed = state["position"].tolist()
         self._own = bool(own)
         self.before = self._version(state, "before.")
         self.current = self._version(state, "current.")

@@ -180,7 +180,10 @@ def train(
 
     choice = None
     if kind.searches and cache is not None:
-        choice = fix_search(output, search, cache, corrector_hidden, batch, model.device)
+        choice = fix_search(
+            output, search, cache, corrector_hidden, batch, model.device,
+            mapped=mapped, memory=memory,
+        )  # fmt: skip
     recipe = Recipe(
         targets=len(dataset.targets),
         buffer=hold(cache, model.device, kind, mapped=mapped) if cache else None,
@@ -202,8 +205,7 @@ def train(
         sample_size=sample_size,
         rank=rank,
         rerank_depth=rerank_depth,
-        search=choice.mode if choice else search,
-        precision=choice.precision if choice else None,
+        search=choice or search,
         batch_size=batch,
         filters=filters or Filters(),
         veto=veto,

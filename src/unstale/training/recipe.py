@@ -13,9 +13,8 @@ from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
 from unstale.machine import free_memory
 from unstale.miners import Filters, PairScores, Schedule
-from unstale.search.auto import Mode
+from unstale.search.auto import Choice, Mode
 from unstale.search.draws import Gumbel
-from unstale.search.vectors import Precision
 
 Sampling = Literal["top-k", "gumbel"]
 
@@ -45,11 +44,10 @@ class Recipe:
         sample_size: Targets that dynnibal embeds at each refit; 0 for a twentieth.
         rank: Rank of dynnibal's regression.
         rerank_depth: L of stale-rerank.
-        search: How to search h(B), or `auto`.
+        search: How to search h(B), by name, or as it was chosen.
         batch_size: Queries that are searched at once, by which `auto` chooses.
         filters: What may be a false negative.
         veto: A cross-encoder that is asked, too.
-        precision: Of the snapshot of such a search; by default what fits in memory.
         refresh_below: The overlap under which auto-refresh re-embeds.
         fallback: Mine without the corrector while the meter finds it worse than none.
         device: Where a corrector is; by default where the buffer is.
@@ -74,11 +72,10 @@ class Recipe:
     sample_size: int = 0
     rank: int = 64
     rerank_depth: int = 256
-    search: Mode = "auto"
+    search: Mode | Choice = "auto"
     batch_size: int = 64
     filters: Filters = field(default_factory=Filters)
     veto: PairScores | None = None
-    precision: Precision | None = None
     refresh_below: float = 0.9
     fallback: bool = True
     device: torch.device | None = None

@@ -29,14 +29,36 @@ def fix_search(
     hidden: tuple[int, ...],
     queries: int,
     device: torch.device,
+    *,
+    mapped: bool = False,
+    memory: bool = False,
 ) -> Choice:
     """Choose a search once a run; going on, take the one that was chosen.
 
     What is chosen depends on the memory that is free, and that may change between two starts.
+    What the buffer itself and a memory of residuals will take of it does not count as free.
     """
     path = output / SEARCH
     with first_alone():
-        return _stored(path, mode) or _choose(path, mode, buffer, hidden, queries, device)
+        if (known := _stored(path, mode)) is not None:
+            return known
+        if mapped and device.type != "cpu":
+            choice = _on_disk(mode, device)
+        else:
+            held = (0 if mapped else _size(buffer)) + 4 * len(buffer) * buffer.dim * memory
+            targets, taken = len(buffer) // world(), held // world()
+            choice = settle_choice(mode, targets, buffer.dim, hidden, queries, device, taken)
+        fixed = {"asked": mode, **choice._asdict()}
+        write_json(path, fixed | {"sha256": digest(fixed)})
+        return choice
+
+
+def _on_disk(mode: Mode, device: torch.device) -> Choice:
+    """Search a buffer that an accelerator reads from disk: only chunk by chunk."""
+    if mode not in ("auto", "exact"):
+        rule = f"on {device.type} a buffer on disk is searched exactly"
+        raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
+    return Choice("exact", "float32", "the buffer is on disk")
 
 
 def _stored(path: Path, mode: Mode) -> Choice | None:
@@ -48,19 +70,9 @@ def _stored(path: Path, mode: Mode) -> Choice | None:
     return Choice(**stored) if stored.pop("asked") == mode else None
 
 
-def _choose(
-    path: Path,
-    mode: Mode,
-    buffer: TargetBuffer,
-    hidden: tuple[int, ...],
-    queries: int,
-    device: torch.device,
-) -> Choice:
-    targets = len(buffer) // world()
-    choice = settle_choice(mode, targets, buffer.dim, hidden, queries, device)
-    fixed = {"asked": mode, **choice._asdict()}
-    write_json(path, fixed | {"sha256": digest(fixed)})
-    return choice
+def _size(buffer: TargetBuffer) -> int:
+    """Return the bytes of a buffer."""
+    return sum(s.nbytes for s in buffer.shards)
 
 
 def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
@@ -81,7 +93,7 @@ def hold(
     """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
     if kind.lean or mapped:
         return buffer
-    size = sum(s.nbytes for s in buffer.shards) // world()
+    size = _size(buffer) // world()
     free = free_memory(device)
     if free is not None and size > free:
         rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"

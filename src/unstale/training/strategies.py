@@ -1,6 +1,5 @@
 """Every strategy by its name: what it needs, and how to build its miner."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -25,14 +24,12 @@ from unstale.miners import (
     Stochastic,
     Uniform,
 )
-from unstale.search.auto import make_search
+from unstale.search.auto import Choice, make_search, settle_choice
 from unstale.search.exact import Search
 from unstale.search.rerank import StaleRerank
 from unstale.search.sharded import search_in_place
 from unstale.search.subset import RotatingSubset
 from unstale.training.recipe import Recipe
-
-_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -41,10 +38,10 @@ class Strategy:
     """A way to choose the candidates.
 
     `buffered`: needs the corpus embedded, and uniform targets join what it mines. `frozen`: the
-    target tower is not trained. `corrects`: trains a corrector by the
-    chosen loss. `sees`: shows a view of the targets to filter by. `part`: searches a subset.
-    `searches`: how it searches can be chosen. `alone`: needs the whole buffer in one process.
-    `lean`: leaves it on disk. `writes`: writes to it.
+    target tower is not trained. `corrects`: trains a corrector by the chosen loss. `sees`: shows a
+    view of the targets to filter by. `part`: searches a subset. `searches`: how it searches can be
+    chosen. `alone`: needs the whole buffer in one process. `lean`: leaves it on disk. `writes`:
+    writes to it.
     `hard`, `uniform`, `free`: how many negatives of each kind a query has, unless told.
     `scheduled`: acts at set steps, so that it must know how many there will be.
     """
@@ -90,17 +87,11 @@ def _corrected(
 
 
 def _chosen(recipe: Recipe, buffer: TargetBuffer, network: Corrector) -> Search:
-    made, choice = make_search(
-        recipe.search,
-        buffer,
-        network,
-        queries=recipe.batch_size,
-        seed=recipe.seed,
-        precision=recipe.precision,
-    )
-    if choice.mode != "exact":  # an approximation is never taken in silence
-        _LOG.warning("search: %s, a snapshot in %s: %s", *choice)
-    return made
+    choice = recipe.search
+    if not isinstance(choice, Choice):
+        size = len(buffer), buffer.dim, recipe.corrector_hidden, recipe.batch_size
+        choice = settle_choice(choice, *size, buffer.device)
+    return make_search(choice, buffer, network, seed=recipe.seed)
 
 
 def _corrected_subset(recipe: Recipe) -> Miner:

@@ -1,0 +1,40 @@
+"""Search a buffer that several processes share, while h moves; write the overlap with exact search.
+
+torchrun --nproc-per-node 4 tests/search/in_parts.py MODE OUTPUT
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from tests.search.test_modes import MODES, clustered, moved
+from torch.nn.functional import normalize
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import load
+from unstale.distributed import barrier, rank, start
+from unstale.search.band import agreement
+from unstale.search.exact import Exact
+from unstale.search.sharded import search_in_place
+
+
+def main(mode: str, output: Path) -> None:
+    start("cpu")
+    _, stale, network = clustered(4000, 32, seed=0)
+    whole = TargetBuffer([stale])
+    search = search_in_place(load(whole, torch.device("cpu")), lambda b: MODES[mode](b, network))
+    held = []
+    for step in range(40):
+        moved(network, 0.004)
+        queries = normalize(stale[torch.randint(4000, (8,))] + 0.6 * normalize(torch.randn(8, 32)))
+        exclude = torch.full((8, 1), step)
+        search.begin(step)
+        found = search.top_k(queries, 16, exclude).rows
+        held.append(agreement(found, Exact(whole, network).top_k(queries, 16, exclude).rows))
+    if rank() == 0:
+        output.write_text(str(sum(held) / len(held)))
+    barrier()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
