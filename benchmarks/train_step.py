@@ -6,13 +6,16 @@
 
 Steps of all strategies are interleaved in one process; ratios are medians over rounds. A step is
 all of it: tokenising queries, search, candidates, losses, backward pass, clipping and both updates.
-The first steps are left out: a rolling search reranks everything in its first. Exhaustive is
-composed of stale steps and refreshes: what embedding a sample takes, for all targets.
+The first steps are left out: a rolling search reranks everything in its first. So few steps hold no
+renewal of its snapshot and leave a memory of residuals nearly empty; both are rare, or cheap, in a
+long training of a transformer. Exhaustive is composed of stale steps and refreshes: what embedding
+a sample takes, for all targets.
 """
 
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,7 +28,6 @@ from unstale.data.load import load_dataset
 from unstale.encoders.embed import embed_targets, preprocess
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.encoders.tokenise import target_tokens
-from unstale.paths import cache_folder
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.recipe import Recipe
 from unstale.training.settings import negatives
@@ -41,8 +43,9 @@ def main() -> None:
     dataset = load_dataset(chosen.data)
     model = encoder(chosen)
     tokens = target_tokens(model, dataset)
-    cache, _ = open_or_embed(model, dataset.targets, tokens, None, chosen.buffer)
-    buffer = cache.in_memory("cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        where = chosen.buffer or Path(folder, "buffer")
+        buffer = open_or_embed(model, dataset.targets, tokens, None, where)[0].in_memory("cpu")
     runs = {name: Run(name, chosen, dataset, buffer) for name in chosen.strategies.split(",")}
     refresh = []
     for step in range(chosen.rounds + WARM):
@@ -70,9 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--refreshes", type=int, default=80, help="of exhaustive over it")
     parser.add_argument("--buffer", type=Path, help="keep the embedded corpus here, for next time")
     parser.add_argument("--json", type=Path)
-    chosen = parser.parse_args()
-    chosen.buffer = chosen.buffer or cache_folder() / "train_step" / chosen.model
-    return chosen
+    return parser.parse_args()
 
 
 def encoder(chosen: argparse.Namespace):
@@ -123,8 +124,8 @@ class Run:
 
     def step(self, *, record: bool) -> None:
         done, counters = self.loss.record.step, self.loss.record.counters
-        first = done * self.batch % (len(self.labels) - self.batch)
-        labels = self.labels[first : first + self.batch]
+        batches = len(self.labels) // self.batch
+        labels = self.labels[done % batches * self.batch :][: self.batch]
         mined, start = counters.mining_seconds, time.perf_counter()
         texts = self.dataset.queries.take(labels[:, 0].tolist())
         losses = self.loss([preprocess(self.model, texts, "query")], labels)
