@@ -103,6 +103,8 @@ GRID = [
     Filters(relative_margin=0.05, range_max=120),
     Filters(relative_margin=0.3, max_score=0.6, range_max=120),
     Filters(max_score=0.5, min_score=0.2, range_min=1, range_max=120),
+    Filters(relative_margin=0.05, range_max=8),
+    Filters(absolute_margin=0.02, range_min=3, range_max=9),
 ]
 
 
