@@ -83,8 +83,13 @@ def test_matryoshka_is_the_mean_over_its_dimensions(
     )
     loss = setup(model, dataset, "in-batch", matryoshka_dims=(8, 4))
     features, labels = batch(model, dataset)
+    asked: list[torch.Tensor] = []
+    plain = loss.miner.mine
+    loss.miner.mine = lambda queries, k: asked.append(queries.vectors) or plain(queries, k)
     found = loss([dict(features[0])], labels)["task_loss"]
     f = embed(model, dict(features[0]), "query", unit=False)
+    whole = embed(model, dict(features[0]), "query", unit=similarity == "cosine")
+    torch.testing.assert_close(asked[0], whole)  # what is mined by
     targets = preprocess(model, dataset.targets.take(labels[:, 1].tolist()), "document")
     g = embed(model, targets, "document", unit=False)
     expected = []
