@@ -150,6 +150,21 @@ def test_it_is_the_training_that_unstale_train_does(
         assert torch.equal(a, b), name
 
 
+def test_a_buffer_on_disk_is_found_again_and_refused_to_another_model(
+    start, stock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "buffer"
+    stock(start(), options={"buffer": folder})
+    made = {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+    assert made
+    stock(start(), options={"buffer": folder})
+    assert {file: file.stat().st_mtime_ns for file in made} == made
+    other = start()
+    move_away(other)
+    with pytest.raises(InputError, match="was made by something else"):
+        stock(other, options={"buffer": folder})
+
+
 def test_mistakes_are_told_before_training(
     start, stock, rows: Dataset, bert_model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
