@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from unstale import FreshNegatives
+from unstale.corrector.memory import ResidualMemory
 from unstale.data.dataset import RetrievalDataset
 from unstale.training.own_weights import own_weights
 
@@ -165,6 +166,21 @@ def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: Retrie
     )  # fmt: skip
     trainer.train()
     assert trainer.state.global_step == 2
+
+
+def test_the_memory_fades_over_the_run_and_the_meter_reads_each_tenth(static_model, stock) -> None:
+    fresh, trainer = stock(static_model)
+    trainer.train()
+    memories = [m for m in fresh.loss.miner.modules() if isinstance(m, ResidualMemory)]
+    assert [memory.fade for memory in memories] == [4]
+    assert [reading.step for reading in fresh.loss.record.freshness] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_dropout_is_off_unless_it_is_asked_for(bert_model, stock, dropout: bool) -> None:
+    stock(bert_model, options={"dropout": dropout})
+    rates = {m.p for m in bert_model.modules() if isinstance(m, torch.nn.Dropout)}
+    assert rates == ({0.1} if dropout else {0.0})
 
 
 def test_the_model_card_tells_how_it_was_trained(static_model, rows, stock, tmp_path: Path) -> None:
