@@ -54,10 +54,19 @@ format: install ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install ## Run every script in benchmarks/
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
-		echo "== $$script"; $(OFFLINE) $(BIN)/python $$script; \
-	done
+# What makes a script short whose defaults are those of the figures; `make bench-mine` runs one.
+SHORT_corrector := --steps 60
+SHORT_formats := --lines 50000
+SHORT_mine := --queries 2000 --rounds 1
+SHORT_search := --steps 60 --rounds 2
+SHORT_stock_script := --steps 20
+SHORT_train_step := --rounds 3
+SHORT_vs_sentence_transformers := --steps 10
+
+bench: $(patsubst benchmarks/%.py,bench-%,$(sort $(wildcard benchmarks/*.py))) ## Run every script in benchmarks/, shortened: its README has the figures' commands
+
+bench-%: install
+	$(OFFLINE) $(BIN)/python benchmarks/$*.py $(SHORT_$*)
 
 site: install ## Build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -88,7 +88,7 @@ mined.save_to_disk(output)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", default="docstrings")
     parser.add_argument("--model", default="tiny", help="tiny, minilm (packaged), or a name")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--queries", type=int, default=10_000)

@@ -35,6 +35,19 @@ class Command:
         return f"{self.page}:{self.line}: {shlex.join([*self.assigned, *self.words])}"
 
 
+@final
+@dataclass(frozen=True)
+class Snippet:
+    """Python as a page has it, from the line where it begins."""
+
+    page: str
+    line: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {len(self.code.splitlines())} lines of Python"
+
+
 def pages() -> list[Path]:
     """List the pages in the order of reading: the README, then docs/ as its navigation has it."""
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
@@ -44,6 +57,17 @@ def pages() -> list[Path]:
 def commands() -> list[Command]:
     """Collect what stands in ```console blocks, in order."""
     return [command for page in pages() for command in _in_blocks(page)]
+
+
+def snippets() -> list[Snippet]:
+    """Collect what stands in ```python blocks, in order."""
+    return [
+        Snippet(_name(page), text.count("\n", 0, block.start()) + 2, block[2])
+        for page in pages()
+        for text in [page.read_text("utf-8")]
+        for block in _BLOCK.finditer(text)
+        if block[1] == "python"
+    ]
 
 
 def inline_commands() -> list[Command]:

@@ -1,4 +1,4 @@
-"""Run every command of README.md and docs/ on small data, in a scratch folder.
+"""Run every command and all Python of README.md and docs/ on small data, in a scratch folder.
 
     python -m scripts.run_docs                 # all of them, some minutes
     python -m scripts.run_docs docs/rag.md     # those of some pages
@@ -10,6 +10,7 @@ a command runs as it is written, but for what the tables below say. What cannot 
 import contextlib
 import io
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from scripts.check_command import NUMBERS, UNSTALE, check
-from scripts.documented import ROOT, Command, commands, external_links
+from scripts.documented import ROOT, Command, Snippet, commands, external_links, pages, snippets
 
 # Not run but parsed: a word that the command contains, and why.
 SKIPPED = {
@@ -64,6 +65,8 @@ SHORTER = {
     "small-to-large": {"--set.targets": "200", "--set.queries": "60", "--set.epochs": "2"},
     "migration": {"--set.targets": "300", "--set.queries": "60", "--set.fractions": "[0.3,0.5]"}
     | {"--set.resamples": "2", "--set.asked": "20"},
+    "benchmarks/formats.py": {"--lines": "100"},
+    "benchmarks/mine.py": {"--queries": "40", "--rounds": "1"},
     "benchmarks/corrector.py": {"--steps": "4"},
     "benchmarks/search.py": {"--rounds": "1", "--targets": "2000", "--steps": "5"},
     "benchmarks/rag_step.py": {"--steps": "2"},
@@ -77,6 +80,8 @@ WHERE_GIVEN = {
     "--refresh": "2",
     "--rag.eval_questions": "4",
 }
+# In Python: a piece of code, and what stands for it.
+CODE = {'"docstrings"': '"small-docstrings"', "steps=300": "steps=2"}
 # The paper's scale: the command is resolved and printed, not trained.
 DRY = ("experiments/nq.py", "experiments/msmarco.py")
 
@@ -129,28 +134,49 @@ def run(words: Sequence[str]) -> str | None:
     return f"{done.stdout[-1000:]}\n{done.stderr[-2000:]}" if done.returncode else None
 
 
+def run_python(snippet: Snippet, given: dict[str, object]) -> str | None:
+    """Run Python from a page, with the names that its sentences take for granted."""
+    code = snippet.code
+    for old, new in CODE.items():
+        code = code.replace(old, new)
+    Path("snippet.py").write_text("\n" * (snippet.line - 1) + code, "utf-8")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            runpy.run_path("snippet.py", dict(given))
+        except Exception:
+            return f"{said.getvalue()[-1000:]}\n{traceback.format_exc()}"
+    return None
+
+
 def main(chosen: Sequence[str]) -> int:
     """Run the commands of the chosen pages, or of all; return how many failed."""
-    from scripts.small_world import make_world
+    from scripts.small_world import given, make_world
 
-    found = [c for c in commands() if not chosen or c.page in chosen]
+    order = [page.relative_to(ROOT).as_posix() for page in pages()]
+    found = [c for c in [*commands(), *snippets()] if not chosen or c.page in chosen]
+    found.sort(key=lambda c: (order.index(c.page), c.line))
     failed, skipped, done = 0, 0, set()
     with tempfile.TemporaryDirectory(prefix="docs-") as scratch:
         make_world(Path(scratch))
         os.chdir(scratch)
         for command in found:
-            if command.words in done:
+            same = command.code if isinstance(command, Snippet) else command.words
+            if same in done:
                 skipped += 1
                 print(f"as above       {command}", flush=True)
                 continue
-            if why := reason_to_skip(command):
+            if isinstance(command, Command) and (why := reason_to_skip(command)):
                 check(command)
                 skipped += 1
                 print(f"parsed  {command}\n        not run: {why}", flush=True)
                 continue
             began = time.perf_counter()
-            wrong = run(shorten(command.words))
-            done.add(command.words)
+            if isinstance(command, Snippet):
+                wrong = run_python(command, given())
+            else:
+                wrong = run(shorten(command.words))
+            done.add(same)
             failed += wrong is not None
             took = time.perf_counter() - began
             print(f"{'FAILED' if wrong else 'ran'}  {took:4.0f} s  {command}", flush=True)

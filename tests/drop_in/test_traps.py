@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.trainer import _OptimizerZeroGradCallback
+from tests.training.test_trainer import move_away
 from transformers import TrainerCallback
 
 from unstale import FreshNegatives
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.hf import from_columns
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.training.arguments import trainer_arguments
@@ -77,6 +80,7 @@ def test_own_rate_own_clipping_own_zero_and_the_exact_step(start, stock) -> None
     fresh, trainer = stock(
         start(), options=options, max_grad_norm=0.01, gradient_accumulation_steps=2, max_steps=3
     )
+    trainer.remove_callback(_OptimizerZeroGradCallback)  # as in a version that has none
     watch = Watch(fresh)
     trainer.add_callback(watch)
     trainer.train()
@@ -88,6 +92,38 @@ def test_own_rate_own_clipping_own_zero_and_the_exact_step(start, stock) -> None
         assert own == pytest.approx(0.01, rel=1e-3)
         assert encoders == pytest.approx(0.01, rel=1e-3)
     assert watch.left == [False] * 3
+
+
+class Gradients(TrainerCallback):
+    """Keep the gradients of both sets of weights as the optimizer gets them."""
+
+    def __init__(self, fresh: FreshNegatives) -> None:
+        self.loss = fresh.loss
+        self.found: list[dict[str, torch.Tensor]] = []
+
+    def on_pre_optimizer_step(self, args, state, control, **_):
+        named = self.loss.named_parameters()
+        self.found.append({k: p.grad.clone() for k, p in named if p.grad is not None})
+
+
+def test_accumulation_averages_the_gradients_of_its_parts(start, stock) -> None:
+    """Two halves accumulated give the mean of what each gives alone, for both sets of weights."""
+    options = {"corrector_lr": 0.0, "memory": False, "meter_steps": 1000}  # nothing moves
+    options |= {"uniform_negatives": 0}  # which are drawn anew each step
+    grads = []
+    for parts in (1, 2):
+        fresh, trainer = stock(
+            start(), options=options, learning_rate=0.0, max_grad_norm=0.0,
+            per_device_train_batch_size=4, max_steps=2 // parts, gradient_accumulation_steps=parts,
+        )  # fmt: skip
+        move_away(trainer.model)
+        trainer.add_callback(watch := Gradients(fresh))
+        trainer.train()
+        grads += watch.found
+    first, second, whole = grads
+    assert min(float(g["miner.network.layers.1.weight"].abs().max()) for g in grads) > 1e-3
+    for name, grad in whole.items():
+        torch.testing.assert_close((first[name] + second[name]) / 2, grad)
 
 
 @pytest.mark.parametrize("strategy", [{"strategy": "corrected", "hard_negatives": 2}, FREE])
@@ -116,13 +152,30 @@ def test_it_is_the_training_that_unstale_train_does(
         assert torch.equal(a, b), name
 
 
+def test_a_buffer_on_disk_is_found_again_and_refused_to_another_model(
+    start, stock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "buffer"
+    stock(start(), options={"buffer": folder})
+    made = {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+    assert made
+    stock(start(), options={"buffer": folder})
+    assert {file: file.stat().st_mtime_ns for file in made} == made
+    other = start()
+    move_away(other)
+    with pytest.raises(InputError, match="was made by something else"):
+        stock(other, options={"buffer": folder})
+
+
 def test_mistakes_are_told_before_training(
     start, stock, rows: Dataset, bert_model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match="say how many there are by steps="):
         FreshNegatives(bert_model, rows, strategy="exhaustive")
-    with pytest.raises(InputError, match="no column query or anchor"):
+    with pytest.raises(InputError, match=r'no column query or anchor .* by columns=\{"query": COL'):
         FreshNegatives(bert_model, rows.rename_column("query", "q"))
+    with pytest.raises(InputError, match=r"is of type DatasetDict; .* one: train_dataset\["):
+        from_columns(DatasetDict({"train": rows}))
     with pytest.raises(InputError, match="row 2: the column 'positive' is empty"):
         FreshNegatives(bert_model, Dataset.from_dict({"query": ["a", "b"], "positive": ["c", ""]}))
     with pytest.raises(InputError, match="came with no negatives"):

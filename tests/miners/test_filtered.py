@@ -54,6 +54,9 @@ def test_strategies_that_see_nothing_refuse_filters() -> None:
 def test_what_is_mined_passes_every_filter(name: str, sampling: str) -> None:
     filters = Filters(max_score=2.5, min_score=-1.0, absolute_margin=-4.0, range_min=1)
     miner = build_miner(name, recipe(filters=filters, sampling=sampling, uniform_negatives=2))
+    with torch.no_grad():  # a corrector that is no identity any more: it is its scores that count
+        for weights in miner.parameters():
+            weights.add_(0.3 * torch.randn_like(weights))
     queries = batch()
     rows = miner.mine(queries, K)
     assert rows.shape == (B, K + 2)
@@ -96,6 +99,15 @@ def test_too_few_are_fewer_and_said() -> None:
     assert spared.tolist() == [[0, 1, -1]]
 
 
+def test_what_stands_on_the_bar_is_kept() -> None:
+    """The positive scores 1 and every bar is at 0.5."""
+    scores, positive = torch.tensor([[0.75, 0.5, 0.25]]), torch.tensor([[1.0]])
+    for rule in ({"absolute_margin": 0.5}, {"relative_margin": 0.5}, {"max_score": 0.5}):
+        (high,) = Filters(**rule).too_high(scores, positive).values()
+        assert high.tolist() == [[True, False, False]], rule
+    assert Filters(min_score=0.5).too_low(scores).tolist() == [[False, False, True]]
+
+
 GRID = [
     Filters(),
     Filters(range_min=2, range_max=20),
@@ -103,6 +115,8 @@ GRID = [
     Filters(relative_margin=0.05, range_max=120),
     Filters(relative_margin=0.3, max_score=0.6, range_max=120),
     Filters(max_score=0.5, min_score=0.2, range_min=1, range_max=120),
+    Filters(relative_margin=0.05, range_max=8),
+    Filters(absolute_margin=0.02, range_min=3, range_max=9),
 ]
 
 

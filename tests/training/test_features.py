@@ -74,22 +74,34 @@ def test_gradcache_repeats_the_dropout_of_its_first_pass(
         assert any(torch.equal(again, vectors) for vectors in first)
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_matryoshka_is_the_mean_over_its_dimensions(
-    static_model: SentenceTransformer, dataset: RetrievalDataset
+    static_model: SentenceTransformer, dataset: RetrievalDataset, similarity: str
 ) -> None:
-    loss = setup(static_model, dataset, "in-batch", matryoshka_dims=(8, 4))
-    features, labels = batch(static_model, dataset)
+    model = SentenceTransformer(
+        modules=[static_model[0]], similarity_fn_name=similarity, device="cpu"
+    )
+    loss = setup(model, dataset, "in-batch", matryoshka_dims=(8, 4))
+    features, labels = batch(model, dataset)
+    asked: list[torch.Tensor] = []
+    plain = loss.miner.mine
+    loss.miner.mine = lambda queries, k: asked.append(queries.vectors) or plain(queries, k)
     found = loss([dict(features[0])], labels)["task_loss"]
-    f = embed(static_model, dict(features[0]), "query", unit=False)
-    targets = preprocess(static_model, dataset.targets.take(labels[:, 1].tolist()), "document")
-    g = embed(static_model, targets, "document", unit=False)
+    f = embed(model, dict(features[0]), "query", unit=False)
+    whole = embed(model, dict(features[0]), "query", unit=similarity == "cosine")
+    torch.testing.assert_close(asked[0], whole)  # what is mined by
+    targets = preprocess(model, dataset.targets.take(labels[:, 1].tolist()), "document")
+    g = embed(model, targets, "document", unit=False)
     expected = []
     for dim in (16, 8, 4):
-        cosines = torch.nn.functional.cosine_similarity(f[:, None, :dim], g[None, :, :dim], dim=2)
-        expected.append(-torch.log_softmax(20.0 * cosines, dim=1).diagonal().mean())
+        scores = f[:, None, :dim] * g[None, :, :dim]
+        if similarity == "cosine":
+            scores = scores / (f[:, :dim].norm(dim=1)[:, None] * g[:, :dim].norm(dim=1))[..., None]
+        scores = scores.sum(dim=2)
+        expected.append(-torch.log_softmax(20.0 * scores, dim=1).diagonal().mean())
     torch.testing.assert_close(found, torch.stack(expected).mean())
     with pytest.raises(InputError, match="has 16 dimensions: cannot train the first 17"):
-        setup(static_model, dataset, "in-batch", matryoshka_dims=(17,))
+        setup(model, dataset, "in-batch", matryoshka_dims=(17,))
 
 
 def test_a_learnt_scale_moves_down_its_gradient(

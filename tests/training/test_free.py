@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -9,7 +10,7 @@ from tests.training.test_algorithm1 import batch, setup
 from torch import Tensor
 from torch.nn import functional
 
-from unstale.data.dataset import RetrievalDataset
+from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, preprocess
 from unstale.encoders.load import load_encoder, tower_modules
 from unstale.errors import InputError
@@ -70,6 +71,29 @@ def test_free_negatives_teach_queries_and_only_queries(
     assert not torch.allclose(
         gradient(found, model, "query"), gradient(in_batch["task_loss"], model, "query")
     )
+
+
+def test_a_positive_is_no_free_negative_by_way_of_another_query(
+    model: SentenceTransformer,
+) -> None:
+    """Query 0 has two positives; query 1 mines the one that is not its label."""
+    dataset = RetrievalDataset(
+        name="free",
+        target_ids=Texts.of(list("abcd")),
+        targets=Texts.of(["red castle", "old castle", "blue river", "green hill"]),
+        query_ids=Texts.of(["q", "r"]),
+        queries=Texts.of(["castle", "river"]),
+        qrels={"train": Qrels(np.array([0, 0, 1]), np.array([0, 1, 2]), np.array([1, 1, 1]))},
+    )
+    loss = setup(model, dataset, "stale", hard_negatives=0, free_negatives=1)
+    loss.miner.mine = lambda queries, k: torch.tensor([[3], [1]])
+    asked = preprocess(model, ["castle", "river"], "query")
+    found = loss([dict(asked)], torch.tensor([[0, 0], [1, 2]]))["task_loss"]
+    f = embed(model, asked, "query", unit=True)
+    g = embed(model, preprocess(model, list(dataset.targets), "document"), "document", unit=True)
+    scores = 20.0 * f @ g.T
+    scores[0, 1] = -torch.inf
+    torch.testing.assert_close(found, functional.cross_entropy(scores, torch.tensor([0, 2])))
 
 
 def test_split_and_unsplit_teach_the_same_when_nothing_is_free(

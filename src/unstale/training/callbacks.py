@@ -1,5 +1,6 @@
 """What happens around a training step: count it, refresh, read the meter, measure."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, final, runtime_checkable
@@ -15,6 +16,7 @@ from unstale.miners.miner import Miner
 from unstale.training.meter import Meter
 from unstale.training.record import Record, search_readings
 
+_LOG = logging.getLogger(__name__)
 LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve's metrics
 
 
@@ -59,6 +61,8 @@ class Steps(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Start the clock."""
+        if args.fp16 and args.device.type == "cpu" and self.trainer.accelerator.scaler is None:
+            _LOG.warning("fp16 needs an accelerator: on this CPU the encoders run in float32")
         self.clock = time.perf_counter()
 
     def on_step_begin(

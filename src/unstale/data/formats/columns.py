@@ -54,11 +54,13 @@ class Columns(NamedTuple):
         return [self.query, self.positive, *self.negatives]
 
 
-def assign(names: Sequence[str], chosen: Mapping[str, str], where: str) -> Columns:
-    """Give columns their roles: as chosen, otherwise by their names."""
+def assign(
+    names: Sequence[str], chosen: Mapping[str, str], where: str, how: str = "PATH:{}=COLUMN"
+) -> Columns:
+    """Give columns their roles: as chosen, otherwise by their names; `how` is how to choose."""
     if unknown := sorted(set(chosen) - set(ROLES)):
         raise InputError(f"columns can be {', '.join(ROLES)}, not {', '.join(unknown)}")
-    found = {role: _find(role, names, chosen, where) for role in ROLES}
+    found = {role: _find(role, names, chosen, where, how) for role in ROLES}
     query, positive, query_id, answers = (
         next(iter(found[role]), None) for role in ("query", "positive", "query_id", "answers")
     )
@@ -67,14 +69,16 @@ def assign(names: Sequence[str], chosen: Mapping[str, str], where: str) -> Colum
     return Columns(query, positive, found["negative"], query_id, answers)
 
 
-def _find(role: str, names: Sequence[str], chosen: Mapping[str, str], where: str) -> list[str]:
+def _find(
+    role: str, names: Sequence[str], chosen: Mapping[str, str], where: str, how: str
+) -> list[str]:
     wanted = (chosen[role],) if role in chosen else ROLES[role]
     found = [name for name in wanted if name in names]
     if role == "negative":
         numbered = re.compile(rf"({'|'.join(map(re.escape, wanted))})_\d+")
         found += [name for name in names if numbered.fullmatch(name)]
     if not found and (role in chosen or role in _REQUIRED):
-        rule = f"no column {' or '.join(wanted)}; say which has the {role} by PATH:{role}=COLUMN"
+        rule = f"no column {' or '.join(wanted)}; say which has the {role} by {how.format(role)}"
         raise InputError(f"{where}: {rule}; there are {show(list(names))}")
     return found
 

@@ -51,7 +51,7 @@ def _read(source: Source) -> RetrievalDataset:
 
 
 def from_columns(
-    part: Any,  # noqa: ANN401 - a `datasets.Dataset`
+    part: Any,  # noqa: ANN401 - a `datasets.Dataset`; other kinds are refused
     corpus: Iterable[str] = (),
     chosen: Mapping[str, str] | None = None,
     *,
@@ -65,8 +65,13 @@ def from_columns(
         chosen: Which column plays which role, where its name does not say so.
         progress: Show a bar.
     """
+    from datasets import Dataset
+
     name = "the training set"
-    columns = assign(part.column_names, chosen or {}, name)
+    if not isinstance(part, Dataset):
+        rule = 'expected a datasets.Dataset, of several splits one: train_dataset["train"]'
+        raise InputError(f"{name} is of type {type(part).__name__}; {rule}")
+    columns = assign(part.column_names, chosen or {}, name, 'columns={{"{}": COLUMN}}')
     rows = _rows(part.select_columns(columns.names), name, progress)
     examples = (("train", where, parse_row(columns, row, where)) for where, row in rows)
     targets = (
