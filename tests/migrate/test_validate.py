@@ -95,8 +95,7 @@ def test_held_out_targets_tell_whether_moves_turn(turned: bool, believed: float)
     generator = torch.Generator().manual_seed(0)
     corrected, noise, queries = (torch.randn(400, 6, generator=generator) for _ in range(3))
     corrected = torch.nn.functional.normalize(corrected, dim=1)
-    if turned:  # each loses most of its own vector, so that noise counts for more
-        fresh = 0.3 * corrected + 0.2 * noise
-    else:  # all lose the same: turned another way for each, that would change their order
-        fresh = corrected - noise[0]
+    # Each loses most of its own vector, so that noise counts for more; or all lose the same, which
+    # would change their order if it were turned another way for each.
+    fresh = 0.3 * corrected + 0.2 * noise if turned else corrected - noise[0]
     assert part_turned(queries, Moves(corrected, fresh)) == pytest.approx(believed, abs=0.25)
