@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import faiss
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -75,12 +76,25 @@ def _tiny():
     return load_encoder("tiny", device="cpu").children()
 
 
-def test_the_buffer_of_a_run_and_its_corrector(beir: Path, tmp_path: Path) -> None:
+def test_the_buffer_of_a_run_and_its_corrector(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = "--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
     run = tmp_path / "run"
     assert main(["train", "--data", str(beir), "--output", str(run), *small.split()]) == 0
     words = ["correct", "--run", str(run), "--count", "80", "--output", str(tmp_path / "new")]
-    assert main(words) == 0
+    np.save(tmp_path / "wide.npy", np.ones((120, 5), np.float32))
+    for more, message in (
+        (("--vectors", str(tmp_path / "wide.npy")), "not 5"),
+        (("--data", str(tmp_path)), "brings its own --data"),
+        (("--model", "other"), "brings its own --model"),
+        (("--method", "linear"), "with --run nothing is fitted"),
+        (("--loss", "ce"), "--loss ce is for a network, --run trains none"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
+    assert main([*words, "--data", str(beir)]) == 0  # the same data
     found = json.loads((tmp_path / "new" / "results.json").read_text())
     assert found["corrector"]["method"] == "run"
     assert found["cost"]["held_out"] == 80
@@ -120,15 +134,28 @@ def test_bad_flags_are_refused(
         (("--count", "100", "--re-embed", "0.2"), "120 targets cannot make a sample of 100 and 24"),
         (("--count", "80", "--re-embed", "9", "--no-keep-fresh"), "--no-keep-fresh does not"),
         (("--count", "80", "--split", "exam"), "world has no split 'exam'"),
+        (("--count", "0"), "a sample of 0 of 120 targets is too small"),
+        (("--count", "80", "--seconds", "9"), "by one flag, not by --count 80 and --seconds 9"),
+        (("--count", "80", "--fraction", "0.9"), "not by --fraction 0.9 and --count 80"),
+        (("--seconds", "1e-9"), "--seconds 1e-09 at "),
+        (("--count", "80", "--k", "0"), "--k must be from 1 to 120, the targets, got 0"),
+        (("--count", "80", "--k", "121"), "--k must be from 1 to 120, the targets, got 121"),
+        (("--count", "80", "--queries", "-1"), "--queries must be at least 1, got -1"),
+        (("--count", "80", "--corrector-hidden", "0"), "--corrector-hidden must be at least 1"),
+        (("--count", "80", "--scale", "0"), "--scale must be above 0 and finite, got 0"),
+        (("--count", "80", "--loss", "ce", "--method", "linear"), "--method linear trains none"),
+        (("--count", "80", "--re-embed", "0.001"), "of 120 targets is not one of them"),
+        (("--count", "80", "--re-embed-by", "worst"), "--re-embed-by worst needs --re-embed"),
     ):
         assert correct(old, beir, tmp_path / "new", *more) == 2
         assert message in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
     assert main(["correct", "--data", str(beir), "--output", str(tmp_path / "new")]) == 2
     assert "--vectors is required" in capsys.readouterr().err
 
 
 def test_a_time_that_is_ample_embeds_everything(old: Path, beir: Path, tmp_path: Path) -> None:
-    options = ("--seconds", "1000", "--method", "linear", "--re-embed", "5")
+    options = ("--seconds", "1e300", "--method", "linear", "--re-embed", "5")
     assert correct(old, beir, tmp_path / "new", *options) == 0
     found = json.loads((tmp_path / "new" / "results.json").read_text())
     assert found["cost"]["targets_embedded"] == 120
@@ -198,6 +225,29 @@ def test_texts_without_qrels_or_queries_can_be_migrated(
     found = [json.loads((tmp_path / x / "results.json").read_text()) for x in "ab"]
     assert [set(r["validation"]) for r in found] == [{"cosine", "overlap@10"}] * 2
     assert [r["queries"]["validate"] for r in found] == [0, 60]  # half of 120, the rest guide
+
+
+def test_a_faiss_index_must_rank_as_the_new_encoder_does(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path, caplog, capsys
+) -> None:
+    vectors = np.load(old)
+    index = faiss.index_factory(vectors.shape[1], "IVF4,Flat", faiss.METRIC_L2)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "old.faiss"))
+    dot = tmp_path / "dot"
+    shutil.copytree(bert_folder, dot)
+    config = json.loads((dot / "config_sentence_transformers.json").read_text())
+    config["similarity_fn_name"] = "dot"
+    (dot / "config_sentence_transformers.json").write_text(json.dumps(config))
+    words = ("--count", "80", "--method", "linear", "--model")
+    assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", *words, str(dot)) == 2
+    assert "ranks by L2 distance, not by inner product" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    # Of unit vectors the order is the same.
+    assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", *words, str(bert_folder)) == 0
+    assert "is an IndexIVFFlat; the new index will be flat" in caplog.text
+    assert faiss.read_index(str(tmp_path / "new" / "vectors.faiss")).metric_type == faiss.METRIC_L2
 
 
 def test_the_old_vectors_are_not_overwritten(

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as torch_save_file
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.errors import InputError
@@ -126,7 +127,9 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     )
     (tmp_path / "bad.safetensors").write_bytes(b"nothing at all")
     save_file({"a": VECTORS, "b": VECTORS}, tmp_path / "two.safetensors")
+    torch_save_file({"vectors": torch.ones(3, 2).bfloat16()}, tmp_path / "bf16.safetensors")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "none.parquet")
+    pq.write_table(pa.table({"vector": [[1.0]], "embedding": [[1.0]]}), tmp_path / "both.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     (tmp_path / "bad.faiss").write_bytes(b"xxxx")
     (tmp_path / "v.txt").write_text("1 2 3")
@@ -139,6 +142,8 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
         "torn.safetensors": "its header says",
         "bad.safetensors": "not a safetensors file",
         "two.safetensors": "a, b: which are the vectors",
+        "bf16.safetensors": "expected F16, F32, F64 numbers, found BF16",
+        "both.parquet": "has the columns vector and embedding: keep one",
         "none.parquet": "no column vector or embedding.*it has id",
         "bad.parquet": "not a parquet file",
         "bad.faiss": "not a faiss index",
@@ -168,6 +173,29 @@ def test_an_ivf_index_returns_its_vectors(tmp_path: Path) -> None:
     faiss.write_index(index, str(tmp_path / "ivf.faiss"))
     source = open_vectors(tmp_path / "ivf.faiss")
     np.testing.assert_array_equal(np.concatenate([v for _, v in source.chunks(9)]), VECTORS)
+
+
+def test_an_ivf_index_with_ids_of_its_own_has_no_rows(tmp_path: Path) -> None:
+    index = faiss.index_factory(DIM, "IVF2,Flat")
+    index.train(VECTORS)
+    index.add_with_ids(VECTORS, np.arange(ROWS) + 1000)
+    faiss.write_index(index, str(tmp_path / "ivf.faiss"))
+    with pytest.raises(InputError, match="IndexIVFFlat with ids other than 0 to 36: which vector"):
+        open_vectors(tmp_path / "ivf.faiss")
+
+
+def test_large_lists_are_lists(tmp_path: Path) -> None:
+    lists = pa.array(VECTORS.tolist(), pa.large_list(pa.float32()))  # as polars writes them
+    pq.write_table(pa.table({"vector": lists}), tmp_path / "v.parquet")
+    source = open_vectors(tmp_path / "v.parquet")
+    np.testing.assert_array_equal(source.take(np.array([30, 2])), VECTORS[[30, 2]])
+    out = write_vectors(source, tmp_path / "out", source.chunks(), DIM, {})
+    np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
+
+
+def test_what_is_left_behind_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_vectors(stored(tmp_path, "v.safetensors"))
+    assert "only its tensor `vectors` is read and written, not other" in caplog.text
 
 
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN or infinity"), (0, "a zero vector")])

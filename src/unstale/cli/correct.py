@@ -1,5 +1,6 @@
 """`unstale correct`."""
 
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,33 +11,39 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options_correct
+from unstale.cli.correct_flags import check_flags, re_embed_count, sampled, with_run
 from unstale.cli.correct_queries import ask, part_queries
 from unstale.cli.encoder import open_encoder
 from unstale.cli.folders import is_finished, open_output, save_config
-from unstale.cli.run_folder import run_corrector, run_parts
+from unstale.cli.run_folder import run_corrector
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
+from unstale.encoders.embed import is_cosine
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.integrity import seal
 from unstale.migrate.embed import Stages
+from unstale.migrate.faiss_source import FaissSource
 from unstale.migrate.index import write_index
+from unstale.migrate.interval import as_json
 from unstale.migrate.job import draw_sample, embed_more, learn_and_validate, validate
 from unstale.migrate.learn import Learned
 from unstale.migrate.sample import sample_size
-from unstale.migrate.validate import as_json
-from unstale.migrate.vectors import BufferSource, Source, check_values, open_vectors
+from unstale.migrate.source import Source
+from unstale.migrate.vectors import BufferSource, check_values, open_vectors
 from unstale.migrate.verdict import curve_table, verdict
 from unstale.report.migration import curve_svg
 from unstale.report.results import RESULTS
 
+_LOG = logging.getLogger(__name__)
 CURVE = "curve.svg"
+_METRICS = {0: "inner product", 1: "L2 distance"}  # of faiss
 
 
 def run(chosen: options_correct.Correct) -> None:
     """Check everything, then sample, embed, fit, validate, correct, and judge."""
-    chosen = _from_run(chosen) if chosen.run else chosen
+    chosen = with_run(chosen)
     if is_finished("correct", chosen):
         return
     _open(chosen, dry=True)
@@ -45,27 +52,27 @@ def run(chosen: options_correct.Correct) -> None:
     source = open_vectors(Path(chosen.vectors))
     dataset = load_dataset(chosen.data, judged=False)
     _check_texts(source, dataset)
-    wanted = _re_embedded(chosen, source.rows)
-    if chosen.seconds is not None and not chosen.seconds > 0:
-        raise InputError(f"--seconds must be above 0, got {chosen.seconds}")
-    if chosen.seconds is None:  # refuse before any work
-        size = sample_size(source.rows, source.dim, *_share(chosen))
-        if size + wanted > source.rows:
-            rule = f"a sample of {size} and {wanted} more"
-            raise InputError(f"--re-embed: {source.rows} targets cannot make {rule}")
+    size = sampled(chosen, source)  # None: as many as the seconds allow
+    wanted = re_embed_count(chosen, source.rows, size)
+    check_flags(chosen, source)
+    taken = run_corrector(chosen.run, source.dim) if chosen.run else None
     parted = part_queries(chosen, dataset)
     check_values(source)
     model = open_encoder(chosen)
+    if isinstance(source, FaissSource):
+        _check_faiss(source, model, chosen)
+    if size is None and not chosen.resume:  # what is too little is refused before it is spent
+        size = _affordable(chosen.seconds or 0.0, source, dataset, model)
     output = _open(chosen)
     save_config(output, "correct", chosen)
 
     asked = ask(model, dataset, parted)
     embed = Stages(model, dataset, output / "embedded")
     sample = draw_sample(
-        source, lambda: _size(chosen, source, dataset, model), embed,
+        source, lambda: size or _affordable(chosen.seconds or 0.0, source, dataset, model), embed,
         sampling=chosen.sampling, queries=asked.guide, seed=chosen.seed,
     )  # fmt: skip
-    sampled = len(sample.rows)
+    drawn = len(sample.rows)
     began = time.perf_counter()
     keep_fresh = chosen.keep_fresh and not chosen.run  # a run's h may be off by a common vector
     settings: dict[str, Any] = {
@@ -73,9 +80,9 @@ def run(chosen: options_correct.Correct) -> None:
         "scale": chosen.scale, "seed": chosen.seed, "keep_fresh": keep_fresh,
         "queries": asked.guide if chosen.loss == "ce" else None,
     }  # fmt: skip
-    if chosen.run:  # nothing is fitted to the sample, so all of it may judge
-        sample = replace(sample, held_out=np.ones(sampled, bool))
-        learned = _from_corrector(run_corrector(chosen.run, source.dim))
+    if taken is not None:  # nothing is fitted to the sample, so all of it may judge
+        sample = replace(sample, held_out=np.ones(drawn, bool))
+        learned = _from_corrector(taken)
         curve: list[dict[str, Any]] = []
         found = validate(source, learned, sample, asked, k=chosen.k, keep_fresh=False)
     else:
@@ -89,7 +96,7 @@ def run(chosen: options_correct.Correct) -> None:
         began = time.perf_counter()  # what was paid for teaches, too
         learned, found, _ = learn_and_validate(source, sample, asked, curve=False, **settings)
         fitting += time.perf_counter() - began
-    re_embedded = len(sample.rows) - sampled
+    re_embedded = len(sample.rows) - drawn
     if re_embedded:
         curve.append({"embedded": len(sample.rows), "re_embedded": re_embedded} | as_json(found))
     known = sample.known() if keep_fresh else sample.known().none
@@ -150,46 +157,35 @@ def _check_texts(source: Source, dataset: RetrievalDataset) -> None:
             )
 
 
-def _re_embedded(chosen: options_correct.Correct, rows: int) -> int:
-    """Return how many targets to embed beyond the sample, or say why that cannot be."""
-    many = chosen.re_embed
-    if not 0 <= many <= rows or (many >= 1 and many != int(many)):
-        rule = f"a part of the targets below 1 or a number up to {rows}"
-        raise InputError(f"--re-embed must be {rule}, got {many}")
-    if chosen.run and chosen.sampling != "uniform":
-        raise InputError(f"--sampling {chosen.sampling}: with --run the sample only judges")
-    if many and (chosen.run or not chosen.keep_fresh):
-        flag = "--run" if chosen.run else "--no-keep-fresh"
-        raise InputError(f"--re-embed puts fresh vectors beside corrected ones, {flag} does not")
-    return round(many * rows) if many < 1 else int(many)
+def _check_faiss(
+    source: FaissSource, model: SentenceTransformer, chosen: options_correct.Correct
+) -> None:
+    """Refuse an index that would rank new vectors by another rule than their encoder does."""
+    unit = is_cosine(model) and not chosen.run  # a run's h leaves the lengths free
+    if source.metric not in ((0, 1) if unit else (0,)):
+        metric = _METRICS.get(source.metric, f"the metric {source.metric} of faiss")
+        rule = "not by inner product, as the corrected vectors must be; save them as .npy"
+        raise InputError(f"{source.path} ranks by {metric}, {rule}")
+    if not source.kind.startswith("IndexFlat"):
+        _LOG.warning(
+            "%s is an %s; the new index will be flat: its structure is of the old vectors",
+            source.path, source.kind,
+        )  # fmt: skip
 
 
-def _share(chosen: options_correct.Correct) -> tuple[float | None, int | None]:
-    return None if chosen.count else chosen.fraction, chosen.count
-
-
-def _size(
-    chosen: options_correct.Correct,
-    source: Source,
-    dataset: RetrievalDataset,
-    model: SentenceTransformer,
+def _affordable(
+    seconds: float, source: Source, dataset: RetrievalDataset, model: SentenceTransformer
 ) -> int:
-    """Return how many targets to sample; time a few if it is seconds that are given."""
-    if chosen.seconds is None:
-        return sample_size(source.rows, source.dim, *_share(chosen))
+    """Return how many targets can be embedded in some seconds, by timing a few."""
     rows = np.linspace(0, source.rows - 1, min(32, source.rows)).astype(np.int64)
     began = time.perf_counter()
     model.encode_document(dataset.targets.take(rows))
     each = (time.perf_counter() - began) / len(rows)
-    count = min(source.rows, int(chosen.seconds / each))
-    return sample_size(source.rows, source.dim, None, max(1, count))
-
-
-def _from_run(chosen: options_correct.Correct) -> options_correct.Correct:
-    """Take what a training run knows: its data, its trained encoder and its stale buffer."""
-    parts = run_parts(chosen.run or "")
-    vectors = chosen.vectors or parts.buffer
-    return replace(chosen, data=parts.data, model=parts.model, vectors=vectors)
+    count = int(min(source.rows, seconds / each))
+    try:
+        return sample_size(source.rows, source.dim, None, count)
+    except InputError as error:
+        raise InputError(f"--seconds {seconds} at {each:.2g} s a target: {error}") from None
 
 
 def _from_corrector(corrector: Corrector) -> Learned:

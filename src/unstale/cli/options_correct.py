@@ -17,7 +17,8 @@ class Correct(Output, Encoder):
             folder may lack qrels, or queries.
         run: Take corrector, encoder, data and stale buffer of a training run; the sample then
             only validates.
-        fraction: Part of the targets to embed with the new encoder, a fifth of it held out.
+        fraction: Part of the targets to embed with the new encoder, a fifth of it held out;
+            default: 0.05.
         count: The same as a number of targets.
         seconds: The same as a time to spend on embedding.
         sampling: Draw the sample uniformly; alike from all k-means cells of the old vectors
@@ -43,7 +44,7 @@ class Correct(Output, Encoder):
     vectors: str = ""
     data: str = "docstrings"
     run: str | None = None
-    fraction: float = 0.05
+    fraction: float | None = None
     count: int | None = None
     seconds: float | None = None
     sampling: Literal["uniform", "coverage", "queries"] = "uniform"

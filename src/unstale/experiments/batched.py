@@ -19,14 +19,14 @@ Parameters = list[Tensor]  # W, c, W, c, ...; the first axis counts the correcto
 def start(
     models: int, widths: Sequence[int], generator: torch.Generator, gain: float | None = None
 ) -> Parameters:
-    """Draw the parameters of `models` residual MLPs, as torch's Linear does.
+    """Draw the parameters of `models` residual MLPs, by default as torch's Linear does.
 
     Args:
         models: How many.
         widths: In, hidden, out.
         generator: Of the draws.
-        gain: Standard deviation of the last layer's output weights, times 1 / sqrt(fan in); by
-            default that layer is zero, a corrector's start.
+        gain: Draw all layers normally with this standard deviation, times 1 / sqrt(fan in); by
+            default the last one is zero, a corrector's start.
     """
     parameters = []
     for i, (a, b) in enumerate(pairwise(widths)):

@@ -26,11 +26,11 @@ from unstale.experiments.subset import random_subset
 from unstale.files import write_json
 from unstale.migrate.embed import Embedded
 from unstale.migrate.index import index_chunks
+from unstale.migrate.interval import Interval
 from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
 from unstale.migrate.learn import Method
 from unstale.migrate.priority import Priority
 from unstale.migrate.sample import Picked, Sampling, sample_size
-from unstale.migrate.validate import Interval
 from unstale.migrate.vectors import ArraySource
 from unstale.search.exact import TopK
 

@@ -12,8 +12,8 @@ from unstale.experiments.batched import Tasks, residual_mlp, start
 
 TARGETS, DIM, GAUSSIANS = 4096, 8, 20  # the paper's
 WIDTHS = (DIM, 2 * DIM, 4 * DIM, 8 * DIM)
-# The shapes of h, by their hidden widths: "between 0 and 2 hidden layers with hidden dimension
-# of D, 2D, 4D, or 8D".
+# The shapes of h and of what moves the targets, by their hidden widths: "between 0 and 2 hidden
+# layers with hidden dimension of D, 2D, 4D, or 8D", and "up to 2" of the same.
 SHAPES: tuple[tuple[int, ...], ...] = ((), *((w,) for w in WIDTHS), *((w, w) for w in WIDTHS))
 # Not given in the paper: queries come from the mixture of the targets, as unit vectors.
 QUERIES, HELD_OUT_QUERIES, SCALE = 32, 64, 10.0

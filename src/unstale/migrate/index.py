@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.migrate.learn import Learned
-from unstale.migrate.vectors import CHUNK, Source
+from unstale.migrate.source import CHUNK, Source
 from unstale.migrate.write import write_vectors
 
 
@@ -32,13 +32,14 @@ class Known:
 
 
 def index_chunks(
-    source: Source, corrector: nn.Module, known: Known, *, progress: bool = False
+    source: Source, corrector: nn.Module, known: Known, why: str = "correcting"
 ) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
     """Yield the new index by pieces, `(first row, vectors)`.
 
-    Memory is one piece and its hidden layer, whatever the number of rows.
+    Memory is one piece and its hidden layer, whatever the number of rows. A bar says why, if it
+    takes more than a second.
     """
-    with tqdm(total=source.rows, desc="correcting", unit="target", disable=not progress) as bar:
+    with tqdm(total=source.rows, desc=why, unit="target", delay=1, leave=False) as bar:
         for start, stale in source.chunks(CHUNK):
             with torch.no_grad():
                 corrected = corrector(torch.from_numpy(stale))
@@ -54,12 +55,10 @@ def write_index(
     known: Known,
     folder: Path,
     made_by: dict[str, Any],
-    *,
-    progress: bool = True,
 ) -> tuple[Path, float]:
     """Correct everything from disk to disk; return where, and the seconds it took."""
     began = time.perf_counter()
-    pieces = index_chunks(source, learned.corrector, known, progress=progress)
+    pieces = index_chunks(source, learned.corrector, known)
     weights = hashlib.sha256()
     for name, tensor in sorted(learned.corrector.state_dict().items()):
         weights.update(name.encode() + tensor.contiguous().numpy().tobytes())

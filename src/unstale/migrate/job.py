@@ -15,11 +15,12 @@ from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migrate.embed import Embed, Embedded
 from unstale.migrate.index import Known, index_chunks
+from unstale.migrate.interval import Interval, as_json, mean_interval
 from unstale.migrate.learn import Learned, Method, learn
 from unstale.migrate.priority import Priority, error_scores, most, retrieval_scores
 from unstale.migrate.sample import Sampling, choose
-from unstale.migrate.validate import Interval, as_json, mean_interval, neighbour_overlap
-from unstale.migrate.vectors import Source
+from unstale.migrate.source import Source
+from unstale.migrate.validate import Moves, neighbour_overlap
 
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
 DEPTH = 10  # the least neighbours of a query that count as found
@@ -145,7 +146,7 @@ def embed_more(
         if queries is None:
             raise InputError("targets that queries retrieve need queries")
         # Held-out targets are seen as corrected: their fresh vectors must not choose.
-        index = index_chunks(source, learned.corrector, sample.known(held_out=False))
+        index = index_chunks(source, learned.corrector, sample.known(held_out=False), "ranking")
         depth = max(DEPTH, -(-2 * wanted // len(queries)))
         return retrieval_scores(queries, index, source.rows, depth)
 
@@ -171,10 +172,12 @@ def validate(
     known = sample.known()
 
     def pieces() -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-        return index_chunks(source, learned.corrector, known if keep_fresh else known.none)
+        shown = known if keep_fresh else known.none
+        return index_chunks(source, learned.corrector, shown, "validating")
 
+    moves = Moves(seen, sample.fresh[held])
     intervals[f"overlap@{k}"], found = neighbour_overlap(
-        queries, pieces, known.rows, known.fresh, sample.fresh[held] - seen, k
+        queries, pieces, known.rows, known.fresh, moves, k
     )
     if asked.qrels is not None and asked.rows is not None:  # only the queries are a sample here
         recall = measure(asked.qrels, asked.rows, found)["recall@10"]

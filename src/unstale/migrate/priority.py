@@ -15,8 +15,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from unstale.migrate.sample import Picked
+from unstale.migrate.source import Source
 from unstale.migrate.validate import GROUPS
-from unstale.migrate.vectors import Source
 from unstale.search.best import merge, nothing
 
 Priority = Literal["retrieved", "worst"]

@@ -11,7 +11,8 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from unstale.errors import InputError
-from unstale.migrate.vectors import Source, load_faiss
+from unstale.migrate.faiss_source import load_faiss
+from unstale.migrate.source import Source
 
 Sampling = Literal["uniform", "coverage", "queries"]
 HELD_OUT = 0.2  # of the sample

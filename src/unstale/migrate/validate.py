@@ -1,59 +1,62 @@
-"""How good is the corrected index, judged by the sample alone, and how sure is that?
+"""How much of the true neighbours does the corrected index find, judged by the sample alone?
 
-The overlap with the neighbours that full re-embedding would give cannot be seen: the other
-targets' fresh vectors do not exist. It is estimated by imagining each of them where its corrected
-vector plus the error of a random held-out target would put it; targets that were embedded keep
-their fresh vectors. That assumes that errors are alike over the corpus, which a uniform held-out
-sample makes true on average, and that they do not depend on the query.
+That cannot be seen: the fresh vectors of the other targets do not exist. Each of them is imagined
+instead, by the move of a random held-out target from where the corrector puts it to where the new
+encoder does; targets that were embedded keep their fresh vectors. A move can be carried over as it
+is, or turned along with the target. Where targets lie close around a query the former makes too
+much of it, where errors follow the query the latter does; which of the two to believe, the held-out
+targets tell, whose truth is known.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy import ndarray
 from torch import Tensor
+from torch.nn import functional
 
-from unstale.search.best import TopK, merge, nothing
+from unstale.migrate.interval import Interval
+from unstale.migrate.learn import is_unit
+from unstale.search.best import TopK, merge, merge_best, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
 LEAST_FOUND = 10  # targets for each query: recall@10 needs them
+TRIES, TRIED = 8, 2000  # to tell carried from turned: draws of moves, and the most targets
+ALIKE = 0.02  # of the queries: carried and turned that differ by less are alike
 Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
 
 
-@final
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its 95% interval."""
+class Moves(NamedTuple):
+    """Held-out targets, by row: where the corrector puts them, and where the new encoder does."""
 
-    value: float
-    low: float
-    high: float
+    corrected: Float[Tensor, "h e"]
+    fresh: Float[Tensor, "h e"]
 
-    @classmethod
-    def around(
-        cls, value: float, variance: float, freedom: int, *, least: float = 0.0
-    ) -> "Interval":
-        """Make a Student interval, kept within [least, 1]."""
-        half = _t975(freedom) * variance**0.5
-        return cls(value, max(least, value - half), min(1.0, value + half))
+    def take(self, chosen: Tensor) -> "Moves":
+        """Return some of the moves, by their numbers or a mask."""
+        return Moves(self.corrected[chosen], self.fresh[chosen])
 
-    def holds(self, truth: float) -> bool:
-        """Say whether a value lies inside."""
-        return self.low <= truth <= self.high
+    def carried(self, begin: Float[Tensor, "h e"]) -> Float[Tensor, "h e"]:
+        """Make each move from another beginning; return where it ends, at length one if all do."""
+        ends = begin + self.fresh - self.corrected
+        return functional.normalize(ends, dim=1) if is_unit(self.fresh) else ends
 
-    def as_json(self) -> dict[str, float]:
-        """Return the three numbers."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+    def turned(self, begin: Float[Tensor, "h e"]) -> Float[Tensor, "h e"]:
+        """Do the same, turned by the least turn that takes one beginning's direction to the other.
+
+        Unit vectors stay so, and what a move loses of its own direction is lost of the other's.
+        """
+        a, b = (functional.normalize(v, dim=1) for v in (self.corrected, begin))
+        error = self.fresh - self.corrected
+        # With m = a + b the turn takes x to x - m (m.x) / (1 + a.b) + 2 b (a.x): a goes to b.
+        share = _dot(a + b, error) / (1 + _dot(a, b)).clamp(min=1e-6)
+        return begin + error - share * (a + b) + 2 * _dot(a, error) * b
 
 
-def mean_interval(values: Float[ndarray, " n"], *, least: float = 0.0) -> Interval:
-    """Estimate a mean from independent values."""
-    variance = float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
-    return Interval.around(float(values.mean()), variance, max(1, len(values) - 1), least=least)
+WAYS = (Moves.carried, Moves.turned)
 
 
 def neighbour_overlap(
@@ -61,18 +64,21 @@ def neighbour_overlap(
     corrected: Chunks,
     rows: Int[Tensor, " s"],
     fresh: Float[Tensor, "s e"],
-    errors: Float[Tensor, "h e"],
+    moves: Moves,
     k: int = 10,
     seed: int = 0,
 ) -> tuple[Interval, TopK]:
     """Estimate how much of the true top k of the whole corpus the new index finds.
+
+    The variance adds up that over queries and a jackknife over groups of held-out targets: what
+    changes if the targets that drew a move of one group draw another.
 
     Args:
         queries: Fresh query vectors that the corrector was not fitted to.
         corrected: Starts a pass over the new index as it will be written.
         rows: The rows whose fresh vectors are known.
         fresh: Those vectors.
-        errors: Fresh minus corrected, of held-out targets.
+        moves: Of held-out targets.
         k: How many neighbours.
         seed: Of the draws.
 
@@ -80,35 +86,76 @@ def neighbour_overlap(
         The estimate, and what the new index finds: at least ten targets, if there are so many.
     """
     generator = torch.Generator().manual_seed(seed)
-    shift = queries @ errors.T  # (q, h): what each error would do to each query's score
-    group = torch.randperm(len(errors), generator=generator) % min(GROUPS, len(errors))
+    held = len(moves.fresh)
+    group = torch.randperm(held, generator=generator) % min(GROUPS, held)
     count = int(group.max()) + 1
-    found = nothing(queries)
-    imagined = [nothing(queries)] * (count + 1)  # all errors, then without a group
-    known = torch.zeros(0, dtype=torch.long)
+    found, known = nothing(queries), nothing(queries)
+    # By way and group: the targets that drew a move of it, and the same with one of the others.
+    drew, again = ([[nothing(queries)] * count for _ in WAYS] for _ in range(2))
     for start, vectors in corrected():
-        scores = queries @ vectors.T
-        found = merge(found, scores, start, max(k, LEAST_FOUND))
-        known = ((rows >= start) & (rows < start + len(vectors))).nonzero()[:, 0]
-        true = queries @ fresh[known].T
-        drawn = torch.randint(len(errors), (len(vectors),), generator=generator)
-        for i in range(count + 1):
-            if i:  # those that drew an error of this group draw again from the others
-                others = (group != i - 1).nonzero()[:, 0]
-                again = others[torch.randint(len(others), drawn.shape, generator=generator)]
-                used = torch.where(group[drawn] == i - 1, again, drawn)
-            else:
-                used = drawn
-            seen = scores + shift[:, used]
-            seen[:, rows[known] - start] = true
-            imagined[i] = merge(imagined[i], seen, start, k)
+        found = merge(found, queries @ vectors.T, start, max(k, LEAST_FOUND))
+        here = (rows >= start) & (rows < start + len(vectors))
+        known = _merge(known, queries @ fresh[here].T, rows[here], k)
+        unseen = torch.ones(len(vectors), dtype=torch.bool)
+        unseen[rows[here] - start] = False
+        drawn = torch.randint(held, (len(vectors),), generator=generator)
+        for i in range(count):
+            ours = (unseen & (group[drawn] == i)).nonzero()[:, 0]
+            others = (group != i).nonzero()[:, 0]
+            redrawn = others[torch.randint(len(others), ours.shape, generator=generator)]
+            for best, used in ((drew, drawn[ours]), (again, redrawn)):
+                for way, ends in enumerate(WAYS):
+                    scores = queries @ ends(moves.take(used), vectors[ours]).T
+                    best[way][i] = _merge(best[way][i], scores, start + ours, k)
     top = TopK(found.scores[:, :k], found.rows[:, :k])
-    whole = _shared(top, imagined[0])
-    parts = np.array([float(_shared(top, other).mean()) for other in imagined[1:]])
+
+    def overlap(turned: float, without: int | None = None) -> Float[Tensor, " q"]:
+        shared = []
+        for way in range(len(WAYS)):
+            lists = [again[way][i] if i == without else drew[way][i] for i in range(count)]
+            true = reduce(lambda one, other: merge_best(one, other, k), lists, known)
+            shared.append(_shared(top, true))
+        return (1 - turned) * shared[0] + turned * shared[1]
+
+    whole = overlap(part_turned(queries, moves))
+    parts = np.array(
+        [
+            float(overlap(part_turned(queries, moves.take(group != i)), i).mean())
+            for i in range(count)
+        ]
+    )
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
-    variance = float(whole.var()) / len(whole) + spread
-    freedom = count - 1 if spread else len(whole) - 1
+    variance = float(whole.var()) / len(whole) + spread if len(whole) > 1 else float("inf")
+    freedom = count - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
+
+
+def part_turned(queries: Float[Tensor, "q e"], moves: Moves) -> float:
+    """Tell how far to believe turned moves, from 0 to 1, by held-out targets among themselves.
+
+    How often the first of them stays the first is known, and is imagined both ways.
+    """
+    moves = Moves(moves.corrected[:TRIED], moves.fresh[:TRIED])
+    first, true = ((queries @ vectors.T).argmax(dim=1) for vectors in moves)
+    imagined = []
+    for ends in WAYS:
+        stays = [
+            (queries @ ends(Moves(*(v.roll(i, 0) for v in moves)), moves.corrected).T).argmax(dim=1)
+            == first
+            for i in range(1, 1 + TRIES)
+        ]
+        imagined.append(float(torch.stack(stays).float().mean()))
+    carried, turned = imagined
+    if abs(turned - carried) < ALIKE:
+        return 0.5
+    share = (float((first == true).float().mean()) - carried) / (turned - carried)
+    return min(1.0, max(0.0, share))
+
+
+def _merge(best: TopK, scores: Float[Tensor, "q n"], rows: Int[Tensor, " n"], k: int) -> TopK:
+    """Merge the scores of some rows into the best k so far."""
+    top = scores.topk(min(k, scores.shape[1]), dim=1)
+    return merge_best(best, TopK(top.values, rows[top.indices]), k)
 
 
 def _shared(found: TopK, true: TopK) -> Float[Tensor, " q"]:
@@ -116,18 +163,5 @@ def _shared(found: TopK, true: TopK) -> Float[Tensor, " q"]:
     return (true.rows[:, :, None] == found.rows[:, None, :]).any(dim=2).float().mean(dim=1)
 
 
-def _t975(freedom: int) -> float:
-    """Return Student's 97.5% point, by Hill's expansion around the normal one (to 1% from 3 on)."""
-    z = 1.959964
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    exact = {1: 12.706, 2: 4.303}
-    return exact.get(freedom) or z + sum(t / freedom ** (i + 1) for i, t in enumerate(terms))
-
-
-def as_json(intervals: dict[str, Interval]) -> dict[str, Any]:
-    """Return named intervals in the form of results.json."""
-    return {name: interval.as_json() for name, interval in intervals.items()}
+def _dot(one: Float[Tensor, "n e"], other: Float[Tensor, "n e"]) -> Float[Tensor, "n 1"]:
+    return (one * other).sum(dim=1, keepdim=True)

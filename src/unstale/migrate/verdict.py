@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unstale.migrate.validate import Interval
+from unstale.migrate.interval import Interval
 
 GOOD, USABLE = 0.8, 0.5  # of the true neighbours, found
 

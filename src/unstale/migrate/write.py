@@ -12,7 +12,10 @@ from numpy import ndarray
 
 from unstale.buffer.buffer import FORMAT, write_manifest
 from unstale.files import atomic_file
-from unstale.migrate.vectors import BufferSource, FaissSource, ParquetSource, Source, load_faiss
+from unstale.migrate.faiss_source import FaissSource, load_faiss
+from unstale.migrate.parquet_source import ParquetSource
+from unstale.migrate.source import Source
+from unstale.migrate.vectors import BufferSource
 
 SHARD_ROWS = 65_536  # of a buffer
 _NAMES = {"float16": "F16", "float32": "F32", "float64": "F64"}

@@ -1,0 +1,83 @@
+"""Vectors in a column of a parquet file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from unstale.errors import InputError
+from unstale.migrate.source import CHUNK, Source
+
+COLUMNS = ("vector", "embedding", "vectors", "embeddings")
+
+
+@final
+class ParquetSource(Source):
+    """A column of fixed-length lists of floats; other columns travel with the rows."""
+
+    format = "parquet"
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            self.file = pq.ParquetFile(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path} is not a parquet file ({error})") from None
+        self.path = path
+        schema = self.file.schema_arrow
+        found = [c for c in COLUMNS if c in schema.names]
+        if not found:
+            wanted = " or ".join(COLUMNS)
+            raise InputError(f"{path} has no column {wanted}; it has {', '.join(schema.names)}")
+        if len(found) > 1:
+            raise InputError(f"{path} has the columns {' and '.join(found)}: keep one of them")
+        self.column = found[0]
+        kind = schema.field(self.column).type
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        if not any(is_kind(kind) for is_kind in lists) or not pa.types.is_floating(kind.value_type):
+            raise InputError(
+                f"{path}: column {self.column!r} must hold lists of floats, not {kind}"
+            )
+        self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
+        self.rows = self.file.metadata.num_rows
+        first = next(self.file.iter_batches(1, columns=[self.column]), None)
+        if first is None or not len(first):
+            raise InputError(f"{path} has no rows")
+        self.dim = len(first.column(0)[0])
+
+    def tables(
+        self, size: int = CHUNK, columns: list[str] | None = None
+    ) -> Iterator[tuple[int, Any, Float[ndarray, "n d"]]]:
+        """Yield `(first row, record batch with some or all columns, float32 vectors)`."""
+        start = 0
+        for batch in self.file.iter_batches(size, columns=columns):
+            column = batch.column(self.column)
+            lengths = column.value_lengths().fill_null(-1).to_numpy()
+            if (lengths != self.dim).any():
+                row = start + int((lengths != self.dim).argmax())
+                width = lengths[row - start]
+                rule = f"a vector of width {width}, not {self.dim} as in row 0"
+                raise InputError(f"{self.path}, row {row}: {rule if width >= 0 else 'no vector'}")
+            flat = column.flatten().to_numpy(zero_copy_only=False)
+            yield start, batch, np.asarray(flat, np.float32).reshape(-1, self.dim)
+            start += len(batch)
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield the vectors batch by batch."""
+        for start, _, vectors in self.tables(size, [self.column]):
+            yield start, vectors
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Read single rows, by one pass over the file."""
+        found = np.zeros((len(rows), self.dim), np.float32)
+        order = np.argsort(rows, kind="stable")
+        for start, vectors in self.chunks():
+            low, high = np.searchsorted(rows[order], [start, start + len(vectors)])
+            here = order[low:high]
+            found[here] = vectors[rows[here] - start]
+        return found

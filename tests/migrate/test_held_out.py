@@ -1,0 +1,65 @@
+"""What judges a migration must have had no say in it: neither in the map nor in any choice."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unstale.migrate.embed import Embedded
+from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
+from unstale.migrate.vectors import ArraySource
+
+ROWS, DIM = 1200, 8
+
+
+def world(bend: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Targets that move as a linear map says, or as none can."""
+    generator = torch.Generator().manual_seed(0)
+    stale = torch.randn(ROWS, DIM, generator=generator)
+    hidden = torch.relu(stale @ torch.randn(DIM, 32, generator=generator))
+    fresh = stale @ torch.randn(DIM, 10, generator=generator)
+    fresh = fresh + bend * hidden @ torch.randn(32, 10, generator=generator)
+    return stale, fresh, torch.randn(40, 10, generator=generator)
+
+
+class Migration:
+    """A whole migration, with queries that choose and targets embedded where it matters."""
+
+    def __init__(self, bend: float, by: str, spoilt: np.ndarray | None = None, how: float = 0.0):
+        stale, fresh, queries = world(bend)
+        if spoilt is not None:  # what the encoder says of these targets
+            fresh[spoilt] = how * fresh[spoilt].flip(0) + how
+        self.picked: list[list[int]] = []
+        source = ArraySource("npy", Path("old.npy"), stale.numpy())
+
+        def embed(stage, pick):
+            picked = pick()
+            self.picked += [picked.rows.tolist(), picked.apart.tolist()]
+            return Embedded(picked, fresh[torch.from_numpy(picked.rows)], 1.0)
+
+        asked = Asked(queries[:20], queries[20:])
+        sample = draw_sample(source, lambda: 800, embed, sampling="queries", queries=asked.guide)
+        settings = {"method": "auto", "hidden": 64, "curve": False}
+        first, _, _ = learn_and_validate(source, sample, asked, **settings)
+        sample = embed_more(source, sample, first, embed, "more", 60, by, asked.guide, seed=0)
+        last, self.found, _ = learn_and_validate(source, sample, asked, **settings)
+        self.judges = sample.rows[sample.held_out]
+        self.about = [first.about, last.about]
+        with torch.no_grad():
+            self.maps = [learned.corrector(stale) for learned in (first, last)]
+
+
+@pytest.mark.parametrize(
+    ("bend", "method", "by"), [(0.0, "linear", "worst"), (2.0, "mlp", "retrieved")]
+)
+def test_held_out_targets_judge_and_do_nothing_else(bend: float, method: str, by: str) -> None:
+    honest = Migration(bend, by)
+    assert [about["method"] for about in honest.about] == [method] * 2
+    for how in (-1.0, 50.0):
+        other = Migration(bend, by, honest.judges, how)
+        assert other.picked == honest.picked
+        assert other.about == honest.about
+        for ours, theirs in zip(other.maps, honest.maps, strict=True):
+            assert torch.equal(ours, theirs)
+        assert other.found["cosine"].value < honest.found["cosine"].value - 0.1
