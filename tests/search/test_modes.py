@@ -227,5 +227,3 @@ def test_a_search_by_name_takes_the_precision_that_fits(caplog: pytest.LogCaptur
     assert settle_choice("ivf", *size, cpu, spoken_for=2**60)[:2] == ("ivf", "int8")
     assert "search: ivf, a snapshot in int8: as asked" in caplog.text
     assert settle_choice("auto", *size, cpu, spoken_for=2**60).mode == "exact"
-    with pytest.raises(InputError, match="unknown search 'flat'"):
-        settle_choice("flat", *size, cpu)  # type: ignore[arg-type]

@@ -2,12 +2,11 @@
 
 import logging
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 
 from unstale.corrector.network import Corrector
-from unstale.errors import InputError
 from unstale.machine import free_memory
 from unstale.search.exact import Exact, Search
 from unstale.search.ivf import IVF
@@ -84,8 +83,6 @@ def settle_choice(
 
     A search asked for by name keeps its name. An approximation is never taken in silence.
     """
-    if mode not in get_args(Mode):
-        raise InputError(f"unknown search {mode!r}; choose from {', '.join(get_args(Mode))}")
     free = free_memory(device)
     choice = choose(targets, dim, hidden, queries, None if free is None else free - spoken_for)
     if mode != "auto":
