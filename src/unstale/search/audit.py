@@ -13,7 +13,7 @@ _EVERY, _FIRST = 256, 64  # steps; an exact search costs some fifty scans
 _QUERIES = 4
 
 
-def due(step: int) -> bool:
+def is_audited(step: int) -> bool:
     """Tell whether to compare with exact search in this step."""
     return step % _EVERY == _FIRST
 

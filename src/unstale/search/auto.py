@@ -81,12 +81,17 @@ def settle_choice(
 ) -> Choice:
     """Choose by what is free on the device, but for the bytes that something else will take.
 
-    A search asked for by name keeps its name. An approximation is never taken in silence.
+    A search asked for by name keeps its name.
     """
     free = free_memory(device)
     choice = choose(targets, dim, hidden, queries, None if free is None else free - spoken_for)
     if mode != "auto":
         choice = Choice(mode, choice.precision, "as asked")
+    return said(choice)
+
+
+def said(choice: Choice) -> Choice:
+    """Return a choice, and say what it is: an approximation is never taken in silence."""
     level = logging.INFO if choice.mode == "exact" else logging.WARNING
     _LOG.log(level, "search: %s, a snapshot in %s: %s", *choice)
     return choice

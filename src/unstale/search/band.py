@@ -13,10 +13,9 @@ from torch import Tensor
 from unstale.corrector.network import Corrector
 from unstale.search.best import TopK
 from unstale.search.exact import Draw
-from unstale.search.vectors import Vectors
+from unstale.search.vectors import CORRECTED, Vectors
 
 _ALWAYS = 2  # ranks on either side of the k-th that are reranked in any case, to measure the error
-_ROWS = 2048  # targets corrected at once, which bounds the memory of a wide hidden layer
 
 
 class Settled(NamedTuple):
@@ -119,8 +118,8 @@ def _exact(
     query = wanted.nonzero()[:, 0]
     distinct, place = rows[wanted].unique(return_inverse=True)
     scores, score = queries.new_empty(len(queries), len(distinct)), corrector.scorer(queries)
-    for start in range(0, len(distinct), _ROWS):
-        scores[:, start : start + _ROWS] = score(buffer[distinct[start : start + _ROWS]])
+    for start in range(0, len(distinct), CORRECTED):
+        scores[:, start : start + CORRECTED] = score(buffer[distinct[start : start + CORRECTED]])
     if draw is not None:
         scores = scores + draw.gumbel(draw.step, draw.queries, distinct)
     exact = queries.new_zeros(rows.shape)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.search.audit import audit, due
-from unstale.search.band import settle, settle_between
+from unstale.search.audit import audit, is_audited
+from unstale.search.band import settle
 from unstale.search.best import TopK, drop
 from unstale.search.cells import cell_count, make_cells
 from unstale.search.exact import Draw, check_k
@@ -137,22 +137,10 @@ class IVF:
         self.pace.observe(settled)
         if settled.overlap is not None:
             self._judge(settled.best.rows[checked], cells[checked])
-        if due(self._step):
+        if is_audited(self._step):
             best = settled.best
             self.pace.audited = audit(best, queries, self.buffer, self.corrector, exclude, draw)
         return settled.best
-
-    def settle_between(
-        self,
-        found: TopK,
-        low: Float[Tensor, "b 1"],
-        high: Float[Tensor, "b 1"],
-        queries: Float[Tensor, "b d"],
-        draw: Draw | None,
-    ) -> TopK:
-        """Score exactly what others' answers make doubtful: the border is not where it was here."""
-        own = queries, self.buffer, self.corrector, draw
-        return settle_between(found, low, high, self.pace.tolerance, *own)
 
     def _choose(
         self, parts: list[Part], needed: int, checked: Int[Tensor, " c"]

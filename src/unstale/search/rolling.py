@@ -8,8 +8,8 @@ from torch import Tensor
 
 from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
-from unstale.search.audit import audit, due
-from unstale.search.band import settle, settle_between
+from unstale.search.audit import audit, is_audited
+from unstale.search.band import settle
 from unstale.search.best import TopK, drop, merge, nothing
 from unstale.search.exact import Draw, check_k
 from unstale.search.linear import Landmarks
@@ -97,23 +97,11 @@ class Rolling:
         self.pace.observe(settled)
         if self.snapshot.complete() and self.pace.due(len(self.buffer)):
             self.snapshot.open_pass()
-        if due(self._step):
+        if is_audited(self._step):
             exact = audit(settled.best, queries, self.buffer, self.corrector, exclude, draw)
             self.pace.audited = exact
             self.pace.judge(exact)
         return settled.best
-
-    def settle_between(
-        self,
-        found: TopK,
-        low: Float[Tensor, "b 1"],
-        high: Float[Tensor, "b 1"],
-        queries: Float[Tensor, "b d"],
-        draw: Draw | None,
-    ) -> TopK:
-        """Score exactly what others' answers make doubtful: the border is not where it was here."""
-        own = queries, self.buffer, self.corrector, draw
-        return settle_between(found, low, high, self.pace.tolerance, *own)
 
     def _scan(self, queries: Float[Tensor, "b d"], k: int, draw: Draw | None) -> TopK:
         best = nothing(queries)

@@ -10,6 +10,7 @@ from torch import Tensor
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer, ShardedBuffer
 from unstale.distributed import gather
+from unstale.search.band import settle_between
 from unstale.search.best import TopK, drop
 from unstale.search.draws import Noise
 from unstale.search.exact import Draw, Search, check_k
@@ -58,9 +59,9 @@ class Sharded:
         merged = self._merge(found, k + width)
         if isinstance(self.local, Rolling | IVF):  # exact near the k-th of its own rows only
             low, high = merged.scores[:, -1:], merged.scores[:, k - 1 : k]
-            merged = self._merge(
-                self.local.settle_between(found, low, high, queries, draw), k + width
-            )
+            own = self.local.pace.tolerance, queries, self.local.buffer, self.local.corrector
+            found = settle_between(found, low, high, *own, draw)
+            merged = self._merge(found, k + width)
         return merged if exclude is None else drop(merged, exclude, k)
 
     def _merge(self, found: TopK, k: int) -> TopK:

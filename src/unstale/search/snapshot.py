@@ -16,9 +16,7 @@ from torch import Tensor
 
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
-from unstale.search.vectors import Precision, Stored, Vectors
-
-_ROWS = 2048  # corrected at once, which bounds the memory of a wide hidden layer
+from unstale.search.vectors import CORRECTED, Precision, Stored, Vectors
 
 
 class Part(NamedTuple):
@@ -82,7 +80,7 @@ class Snapshot:
         assert self.current is not None
         assert self.stored is not None
         stop = min(self.position + count, len(self.buffer))
-        for places in torch.arange(self.position, stop, device=self.buffer.device).split(_ROWS):
+        for places in torch.arange(self.position, stop, device=self.buffer.device).split(CORRECTED):
             self.stored.write(self.position, self.current(self.buffer[self.rows(places)]))
             self.position += len(places)
             self.renewed += len(places)

@@ -15,6 +15,7 @@ DTYPES: dict[Precision, torch.dtype] = {
     "float16": torch.float16,
     "int8": torch.int8,
 }
+CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide hidden layer
 BYTES: dict[Precision, int] = {"float32": 4, "float16": 2, "int8": 1}
 
 

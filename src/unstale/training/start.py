@@ -16,7 +16,7 @@ from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.integrity import digest, read_object
 from unstale.machine import free_memory
-from unstale.search.auto import Choice, Mode, settle_choice
+from unstale.search.auto import Choice, Mode, said, settle_choice
 from unstale.training.strategies import Strategy
 
 SEARCH = "search.json"
@@ -41,7 +41,7 @@ def fix_search(
     path = output / SEARCH
     with first_alone():
         if (known := _stored(path, mode)) is not None:
-            return known
+            return said(known)
         if mapped and device.type != "cpu":
             choice = _on_disk(mode, device)
         else:
