@@ -11,6 +11,7 @@ changes with it runs; the slow modes run at `--rounds` of the steps. Medians of 
 
 import argparse
 import json
+import resource
 import statistics
 import time
 from pathlib import Path
@@ -19,13 +20,13 @@ import faiss
 import torch
 from torch.nn.functional import cosine_similarity, normalize
 
+from unstale.buffer.stored import Stored
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
 from unstale.search.band import agreement
 from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
-from unstale.search.vectors import Stored
 
 MODES = "literal exact rolling ivf stale faiss_flat faiss_ivf".split()
 CHUNK = 8192
@@ -197,6 +198,7 @@ def report(options, world, seconds, overlap, modes) -> None:
         "steps": options.steps,
         "cosine_at_the_end": drift,
         "precision": options.precision,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "threads": torch.get_num_threads(),
         "machine": machine(),
         "readings": {n: modes[n].search.readings for n in ("rolling", "ivf") if n in modes},

@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.buffer import TargetBuffer, write_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
+from unstale.cli.main import main
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
@@ -31,7 +32,9 @@ def write(
     return embed_corpus(model, tokens, folder, made_by, progress=False, **options)
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("float32", 0.0), ("float16", 1e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "error"), [("float32", 0.0), ("float16", 1e-3), ("int8", 0.5 / 127)]
+)
 def test_shards_hold_every_targets_embedding(
     static_model: SentenceTransformer,
     dataset: RetrievalDataset,
@@ -51,6 +54,25 @@ def test_shards_hold_every_targets_embedding(
     assert [start for start, _ in chunks] == [0, 33, 50, 83, 100]
     assert torch.equal(torch.cat([c for _, c in chunks]), buffer[torch.arange(120)])
     assert torch.equal(buffer.in_memory()[rows], buffer[rows])
+
+
+def test_int8_keeps_a_quarter_and_is_not_refreshed(
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run, model = tmp_path / "run", ["--data", str(beir), "--model", str(bert_folder)]
+    for dtype in ("float32", "int8"):
+        assert main(["embed", *model, "--output", str(tmp_path / dtype), "--dtype", dtype]) == 0
+    full, small = (TargetBuffer.open(tmp_path / dtype) for dtype in ("float32", "int8"))
+    assert small.nbytes == full.nbytes / 4 + 4 * len(full)  # and a scale for each row
+    error = (small[torch.arange(120)] - full[torch.arange(120)]).abs().amax(dim=1)
+    assert (error <= full[torch.arange(120)].abs().amax(dim=1) / 253).all()
+    flags = "--steps 1 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --device cpu".split()
+    train = ["train", *model, "--output", str(run), *flags]
+    for made in (["--dtype", "int8"], ["--buffer", str(tmp_path / "int8")]):
+        assert main([*train, "--strategy", "exhaustive", *made]) == 2
+        assert "exhaustive writes to the buffer" in capsys.readouterr().err
+        assert not run.exists()
+    assert main([*train, "--strategy", "corrected", "--buffer", str(tmp_path / "int8")]) == 0
 
 
 def test_a_finished_buffer_is_reused(

@@ -197,7 +197,7 @@ def test_a_killed_migration_goes_on_and_ends_the_same(
     words += ["--vectors", str(old), "--data", str(beir), "--model", str(bert_folder), "--output"]
     killer = Killer()
     # At the third shard: the sample and the neighbours of queries are embedded, the rest is chosen.
-    killer(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:_write", 3)
+    killer(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:write_shard", 3)
     killer.close()
     assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 0
     assert main(["correct", *words, str(tmp_path / "whole")]) == 0

@@ -13,14 +13,23 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as torch_save_file
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.buffer import TargetBuffer, write_shard
 from unstale.errors import InputError
 from unstale.migrate.vectors import check_values, open_vectors
 from unstale.migrate.write import write_vectors
 
 ROWS, DIM = 37, 6
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
-NAMES = ("v.npy", "half.npy", "v.safetensors", "v.parquet", "v.faiss", "ids.faiss", "buffer")
+NAMES = (
+    "v.npy",
+    "half.npy",
+    "v.safetensors",
+    "v.parquet",
+    "v.faiss",
+    "ids.faiss",
+    "buffer",
+    "int8",
+)
 
 
 def stored(folder: Path, name: str) -> Path:
@@ -42,14 +51,21 @@ def stored(folder: Path, name: str) -> Path:
             index.add(VECTORS)
         faiss.write_index(index, str(path))
     else:
-        path.mkdir()
+        dtype = "int8" if name == "int8" else "float32"
         shards = []
         for i, part in enumerate((VECTORS[:20], VECTORS[20:])):
-            save_file({"vectors": part}, path / f"s{i}.safetensors")
-            shards.append({"file": f"s{i}.safetensors", "rows": len(part), "sha256": "x"})
-        manifest = {"format": 1, "fingerprint": {"weights": "a"}, "dim": DIM, "dtype": "float32"}
+            written = write_shard(path / f"s{i}.safetensors", torch.from_numpy(part), dtype)
+            shards.append({"file": f"s{i}.safetensors", "rows": len(part), "sha256": written})
+        manifest = {"format": 1, "fingerprint": {"weights": "a"}, "dim": DIM, "dtype": dtype}
         (path / "manifest.json").write_text(json.dumps(manifest | {"shards": shards}))
     return path
+
+
+def tolerance(name: str) -> dict[str, float]:
+    """Say how exactly a file holds its numbers; int8 has 127 steps to each row's largest."""
+    if name == "int8":
+        return {"rtol": 0, "atol": float(2 * np.abs(VECTORS).max() / 254)}  # the wider are twice
+    return {"rtol": 1e-3, "atol": 1e-3} if name.startswith("half") else {"rtol": 1e-6}
 
 
 def digest(path: Path) -> str:
@@ -60,7 +76,7 @@ def digest(path: Path) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_reads_by_rows_and_by_pieces(tmp_path: Path, name: str) -> None:
     source = open_vectors(stored(tmp_path, name))
-    close = {"rtol": 1e-3, "atol": 1e-3} if name.startswith("half") else {"rtol": 1e-6}
+    close = tolerance(name)
     assert (source.rows, source.dim) == (ROWS, DIM)
     pieces = list(source.chunks(8))
     assert [start for start, _ in pieces] == list(np.cumsum([0, *[len(v) for _, v in pieces]])[:-1])
@@ -87,12 +103,7 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
     assert (again.format, again.rows, again.dim) == (source.format, ROWS, DIM + 2)
     assert again.dtype == source.dtype
     found = np.concatenate([v for _, v in again.chunks()])
-    np.testing.assert_allclose(
-        found,
-        wider,
-        rtol=1e-3 if name.startswith("half") else 1e-6,
-        atol=1e-3 if name.startswith("half") else 0,
-    )
+    np.testing.assert_allclose(found, wider, **tolerance(name))
     assert digest(path) == before
     if name == "v.safetensors":  # what others read, too
         np.testing.assert_array_equal(load_file(out)["vectors"], wider)

@@ -2,9 +2,9 @@
 
 import torch
 
+from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Landmarks, Linearised, Neighbourhood
-from unstale.search.vectors import Stored
 
 
 def randomised(*hidden: int) -> Corrector:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.stored import Precision, Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.auto import Choice, choose, make_search, settle_choice
@@ -18,7 +19,6 @@ from unstale.search.draws import Gumbel
 from unstale.search.exact import Draw, Exact, Search
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
-from unstale.search.vectors import Precision, Stored
 
 MODES: dict[str, Callable[..., Search]] = {"exact": Exact, "rolling": Rolling, "ivf": IVF}
 PRECISIONS: list[Precision] = ["float32", "float16", "int8"]
@@ -79,6 +79,43 @@ def test_small_buffers_are_searched_exactly(
     assert all(len(set(rows)) == k for rows in found.rows.tolist())
     if exclude is not None:
         assert not (found.rows == exclude).any()
+
+
+@pytest.mark.parametrize(("mode", "promise"), [("exact", 1.0), ("rolling", 0.99), ("ivf", 0.95)])
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(40, 400),
+    k=st.integers(1, 20),
+    b=st.integers(1, 6),
+    duplicates=st.booleans(),
+    noisy=st.booleans(),
+)
+def test_later_searches_keep_their_promise(
+    mode: str, promise: float, seed: int, n: int, k: int, b: int, duplicates: bool, noisy: bool
+) -> None:
+    _, stale, network = clustered(n, 8, seed)
+    if duplicates:
+        stale = stale[torch.randint(n, (n,))]
+    search = MODES[mode](TargetBuffer([stale]), network)
+    held = []
+    for step in range(20):
+        moved(network, 0.004)
+        queries = normalize(stale[torch.randint(n, (b,))] + 0.6 * normalize(torch.randn(b, 8)))
+        draw = Draw(Gumbel(seed, 20.0), step, torch.arange(b)) if noisy else None
+        exclude = torch.randint(-1, n, (b, 2))
+        search.begin(step)
+        rows = search.top_k(queries, k, exclude, draw).rows
+        assert all(len(set(found)) == k for found in rows.tolist())
+        assert not (rows[:, :, None] == exclude[:, None, :]).any()
+        literal = queries @ network(stale).T
+        if draw is not None:
+            literal = literal + draw.gumbel(step, draw.queries, torch.arange(n))
+        for row, banned in zip(literal, exclude, strict=True):
+            row[banned[banned >= 0]] = -torch.inf
+        least = literal.topk(k, dim=1).values[:, -1:]  # by score: of equal ones either may stand
+        held.append((literal.gather(1, rows) >= least - 1e-5).float().mean().item())
+    assert sum(held) / len(held) >= promise
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -89,8 +89,10 @@ def test_a_buffer_that_does_not_fit_stays_on_disk(
     where = ["--data", str(beir), "--model", str(bert_folder), "--output", str(tmp_path / "run")]
     for strategy in (name, "corrected"):
         assert main(["train", *where, "--overwrite", "--strategy", strategy, *flags.split()]) == 0
-    mapped = [_is_mapped(next(m.buffer for m in b.modules() if isinstance(m, Corrected)).shards[0])
-              for b in built]  # fmt: skip
+    mapped = [
+        _is_mapped(next(m.buffer for m in b.modules() if isinstance(m, Corrected)).shards[0].data)
+        for b in built
+    ]
     assert mapped == [True, False]
 
 

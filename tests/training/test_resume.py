@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 from tests.kill import Killer, results, weights
 
 from unstale.cli.main import main
+from unstale.integrity import seal
 from unstale.training.strategies import STRATEGIES
 
 STEP = "unstale.training.algorithm1:FreshNegativesLoss.forward"
@@ -23,6 +25,7 @@ CASES = {name: ["--strategy", name] for name in STRATEGIES} | {
     "dropout": ["--dropout"],
     "accumulated": ["--trainer.gradient_accumulation_steps", "2"],
     "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
+    "a quarter of a buffer": ["--dtype", "int8", "--search", "rolling"],
 }
 
 
@@ -65,6 +68,20 @@ def test_killed_at_a_step_and_resumed(command, kill, tmp_path: Path, case: str) 
     assert main(["train", "--resume", "--output", str(run)]) == 0
     assert results(run) == results(whole)
     assert weights(run) == weights(whole)
+
+
+def test_the_search_of_another_version_is_refused(
+    command, kill, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    kill(command(run, "--search", "rolling"), STEP, 4)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    state = load_file(checkpoint / "miner.safetensors")
+    state["search:pace"] = state["search:pace"][:-1]
+    save_file(state, checkpoint / "miner.safetensors")
+    seal(checkpoint)
+    assert main(["train", "--resume", "--output", str(run)]) == 2
+    assert "another version of unstale" in capsys.readouterr().err
 
 
 def card(run: Path) -> list[str]:

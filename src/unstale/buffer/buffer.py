@@ -1,25 +1,28 @@
 """The buffer B: one stale embedding for every target, by row number."""
 
+import json
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors.torch import save_file
 from torch import Tensor
 
 from unstale.buffer.fingerprint import Fingerprint, differences
+from unstale.buffer.stored import DTYPES, Precision, Stored
 from unstale.errors import InputError
-from unstale.files import write_json
+from unstale.files import atomic_file, write_json
 from unstale.integrity import BUFFER, digest, inside, read_object, sha256
 
 MANIFEST = BUFFER
 FORMAT = 1
 _KEYS = {"format", "fingerprint", "dim", "dtype", "shards"}
 _REMEDY = "restore it from a copy, or delete the buffer and embed again"
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
 @final
@@ -32,10 +35,10 @@ class TargetBuffer:
         (3, 3, [3.0, 0.0])
     """
 
-    def __init__(self, shards: list[Tensor], *, mapped: bool = False) -> None:
+    def __init__(self, shards: Sequence[Tensor | Stored], *, mapped: bool = False) -> None:
         if not shards or not all(len(s) for s in shards):
             raise InputError("a buffer needs at least one target")
-        self.shards = shards
+        self.shards = [s if isinstance(s, Stored) else Stored.around(s) for s in shards]
         self.mapped = mapped
         self._starts = np.cumsum([0, *[len(s) for s in shards]])
 
@@ -46,7 +49,12 @@ class TargetBuffer:
     @property
     def dim(self) -> int:
         """Return the width of the embeddings, D."""
-        return int(self.shards[0].shape[1])
+        return self.shards[0].dim
+
+    @property
+    def nbytes(self) -> int:
+        """Return what the embeddings take, in memory or on disk."""
+        return sum(s.nbytes for s in self.shards)
 
     @property
     def device(self) -> torch.device:
@@ -56,13 +64,13 @@ class TargetBuffer:
     def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return the stale embeddings of some rows, on the device of `rows`."""
         if len(self.shards) == 1:
-            return self.shards[0][rows.to(self.shards[0].device)].float().to(rows.device)
+            return self.shards[0][rows]
         flat = rows.cpu()
         shard = torch.from_numpy(np.searchsorted(self._starts, flat.numpy(), side="right") - 1)
         found = torch.empty(len(flat), self.dim)
         for s in shard.unique().tolist():
             here = shard == s
-            found[here] = self.shards[s][flat[here] - int(self._starts[s])].float().cpu()
+            found[here] = self.shards[s][flat[here] - int(self._starts[s])]
         return found.to(rows.device)
 
     def write(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
@@ -72,33 +80,35 @@ class TargetBuffer:
         shard = np.searchsorted(self._starts, rows.cpu().numpy(), side="right") - 1
         for s in np.unique(shard).tolist():
             here = torch.from_numpy(shard == s)
-            place = self.shards[s]
             local = rows.cpu()[here] - int(self._starts[s])
-            place[local.to(place.device)] = vectors[here.to(vectors.device)].to(place)
+            self.shards[s].scatter(local, vectors[here.to(vectors.device)])
 
     def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
         """Yield `(first row, embeddings)` over the whole buffer, at most `size` rows a time."""
         for start, shard in zip(self._starts, self.shards, strict=False):
             for offset in range(0, len(shard), size):
-                yield int(start) + offset, shard[offset : offset + size].float()
+                stop = min(offset + size, len(shard))
+                yield int(start) + offset, shard.between(offset, stop)
 
     def shared(self) -> Tensor:
         """Return the storage of a buffer that is one shard in memory: writing to it writes here."""
         if len(self.shards) != 1 or self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
-        return self.shards[0]
+        if self.shards[0].data.dtype == torch.int8:
+            raise InputError("an int8 buffer cannot be refreshed: embed it with --dtype float16")
+        return self.shards[0].data
 
     def in_memory(self, device: torch.device | str = "cpu") -> "TargetBuffer":
         """Copy the whole buffer into the memory of a device, as one shard."""
-        return TargetBuffer([torch.cat([s.to(device) for s in self.shards])])
+        return self.between(0, len(self), device)
 
     def between(self, start: int, stop: int, device: torch.device | str) -> "TargetBuffer":
         """Copy the rows from `start` up to `stop` into the memory of a device, as one shard."""
         parts = [
-            shard[max(0, start - first) : max(0, stop - first)]
+            [s[max(0, start - first) : max(0, stop - first)].to(device) for s in shard.tensors]
             for first, shard in zip(self._starts.tolist(), self.shards, strict=False)
         ]
-        return TargetBuffer([torch.cat([part.to(device) for part in parts])])
+        return TargetBuffer([Stored.around(*map(torch.cat, zip(*parts, strict=True)))])
 
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
@@ -175,21 +185,38 @@ def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -
         raise InputError(f"the buffer {folder} was made by something else. {'; '.join(unlike)}")
 
 
-def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Tensor:
-    """Map one safetensors file; its header says where the only tensor starts."""
+def write_shard(path: Path, vectors: Float[Tensor, "n d"], dtype: str) -> str:
+    """Write one shard, and return its checksum."""
+    stored = Stored.of(vectors, cast("Precision", dtype))
+    tensors = {"vectors": stored.data} | ({"scales": stored.scales} if dtype == "int8" else {})
+    with atomic_file(path) as temporary:
+        save_file(tensors, temporary)
+        return sha256(temporary)
+
+
+def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) -> Stored:
+    """Map the tensors of one safetensors file; its header says where each starts."""
     path = folder / shard["file"]
     if not path.is_file():
         raise InputError(f"the buffer {folder} lacks its shard {shard['file']}; {_REMEDY}")
+    shapes = {"vectors": (np.dtype(manifest["dtype"]), (shard["rows"], manifest["dim"]))}
+    if manifest["dtype"] == "int8":
+        shapes["scales"] = (np.dtype("float32"), (shard["rows"], 1))
     with path.open("rb") as file:
         start = 8 + int.from_bytes(file.read(8), "little")
-    dtype = np.dtype(manifest["dtype"])
-    shape = (shard["rows"], manifest["dim"])
-    size = start + int(np.prod(shape)) * dtype.itemsize
-    if path.stat().st_size != size:
-        found = path.stat().st_size
-        raise InputError(f"{path} has {found} bytes, its manifest says {size}; {_REMEDY}")
-    # Read-only: what could be written, even a copy of it, counts as the process's own memory.
-    mapped = np.memmap(path, dtype, "r", offset=start, shape=shape)
+        size = start + sum(kind.itemsize * math.prod(shape) for kind, shape in shapes.values())
+        if (found := path.stat().st_size) != size:
+            raise InputError(f"{path} has {found} bytes, its manifest says {size}; {_REMEDY}")
+        header = file.read(start - 8)
+    try:
+        offsets = [start + json.loads(header)[name]["data_offsets"][0] for name in shapes]
+        # Read-only: what could be written, even a copy of it, counts as the process's own memory.
+        mapped = [
+            np.memmap(path, kind, "r", offset, shape)
+            for offset, (kind, shape) in zip(offsets, shapes.values(), strict=True)
+        ]
+    except (LookupError, OverflowError, RecursionError, TypeError, ValueError):
+        raise InputError(f"{path} does not say where its vectors are; {_REMEDY}") from None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(mapped)
+        return Stored.around(*map(torch.from_numpy, mapped))

@@ -7,28 +7,26 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm import tqdm
 
 from unstale.buffer.buffer import (
-    DTYPES,
     FORMAT,
     MANIFEST,
     TargetBuffer,
     check_maker,
     read_manifest,
     write_manifest,
+    write_shard,
 )
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
+from unstale.buffer.stored import DTYPES
 from unstale.data.dataset import Texts
 from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
 from unstale.errors import InputError
-from unstale.files import atomic_file
-from unstale.integrity import sha256
 
 
 def embed_corpus(
@@ -49,7 +47,7 @@ def embed_corpus(
         tokens: The corpus, tokenised for that tower.
         folder: Where the shards and the manifest go.
         made_by: The fingerprint of model and corpus; an unfinished buffer of another is refused.
-        dtype: float32, or float16 for half the size.
+        dtype: float32, float16 for half the size, or int8 for a quarter.
         shard_rows: Targets to one shard, which is also what a kill can cost.
         tokens_per_batch: The most tokens, padding included, that one forward pass sees.
         progress: Show a bar with the time left.
@@ -61,9 +59,10 @@ def embed_corpus(
         raise InputError(f"a buffer holds {' or '.join(DTYPES)}, not {dtype!r}")
     with first_alone():
         manifest = _manifest(model, tokens, folder, made_by, dtype, shard_rows)
-    started = np.cumsum([0, *[s["rows"] for s in manifest["shards"]]])
-    missing = [i for i, s in enumerate(manifest["shards"]) if not s.get("sha256")]
-    todo = sum(manifest["shards"][i]["rows"] for i in missing)
+    shards = manifest["shards"]
+    started = np.cumsum([0, *[s["rows"] for s in shards]])
+    missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
+    todo = sum(shards[i]["rows"] for i in missing)
     with tqdm(
         total=len(tokens),
         initial=len(tokens) - todo,
@@ -81,9 +80,10 @@ def embed_corpus(
                 vectors = embed_targets(
                     model, tokens, rows, tokens_per_batch=tokens_per_batch, progress=bar
                 )
-                done = mine, _write(folder, manifest, mine, rows, vectors)
+                _check(rows, vectors)
+                done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
             for place, checksum in filter(None, exchange(done)):
-                manifest["shards"][place]["sha256"] = checksum
+                shards[place]["sha256"] = checksum
             if rank() == 0:
                 write_manifest(folder, manifest)
     barrier()
@@ -111,20 +111,11 @@ def _manifest(
     return manifest
 
 
-def _write(
-    folder: Path,
-    manifest: dict[str, Any],
-    place: int,
-    rows: Int[ndarray, " n"],
-    vectors: Float[Tensor, "n d"],
-) -> str:
-    """Write one shard, and return its checksum."""
+def _check(rows: Int[ndarray, " n"], vectors: Float[Tensor, "n d"]) -> None:
+    """Refuse what is no number, by its row."""
     if not torch.isfinite(vectors).all():
         bad = int(rows[~torch.isfinite(vectors).all(dim=1).numpy()][0])
         raise InputError(f"the encoder gave NaN or infinity for the target in row {bad}")
-    with atomic_file(folder / manifest["shards"][place]["file"]) as temporary:
-        save_file({"vectors": vectors.to(DTYPES[manifest["dtype"]])}, temporary)
-        return sha256(temporary)
 
 
 def open_or_embed(

@@ -165,7 +165,7 @@ class Train(Output, Filtering, Encoder):
     fallback: bool = True
     search: Literal["auto", "exact", "rolling", "ivf"] = "auto"
     buffer: str | None = None
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: Literal["float32", "float16", "int8"] = "float32"
     mapped: bool = False
     eval_split: str = "test"
     eval_steps: int = 0
@@ -218,14 +218,14 @@ class Embed(Output, Encoder):
 
     Args:
         data: A file or folder in any format that unstale reads, a name on the hub, or docstrings.
-        dtype: float32, or float16 for half the size.
+        dtype: float32, float16 for half the size, or int8 with a scale for each row for a quarter.
         shard_rows: Targets to one shard; a kill costs one shard at most.
         tokens_per_batch: The most tokens that one forward pass sees.
         resume: Finish a buffer that was interrupted.
     """
 
     data: str = "docstrings"
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: Literal["float32", "float16", "int8"] = "float32"
     shard_rows: int = 16_384
     tokens_per_batch: int = 16_384
     resume: bool = False

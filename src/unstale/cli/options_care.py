@@ -39,7 +39,7 @@ class Plan(Encoder):
     target_tokens: int = 128
     query_tokens: int = 16
     refresh: int = 80
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: Literal["float32", "float16", "int8"] = "float32"
     devices: int = 1
     memory: float | None = None
     bandwidth: float = 10.0

@@ -85,7 +85,7 @@ class Rag(Output, Shape):
     refresh: int | str = 40
     search: Literal["auto", "exact", "rolling", "ivf"] = "auto"
     buffer: str | None = None
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: Literal["float32", "float16", "int8"] = "float32"
     eval_split: str = "test"
     eval_steps: int = 0
     eval_questions: int = 0

@@ -6,6 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from unstale.buffer.stored import BYTES
 from unstale.cli import options_care
 from unstale.cli.encoder import open_encoder
 from unstale.encoders.embed import dimension
@@ -55,7 +56,7 @@ def _advice(best: Cost | None, limit: float | None) -> str:
     """Say what to choose, and whether it was asked if that fits."""
     size = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
     if best is None:
-        return f"nothing fits into {size} a device: use more devices or --dtype float16"
+        return f"nothing fits into {size} a device: use more devices, or --dtype float16 or int8"
     asked = "" if limit else "; --memory says what does not fit"
     return f"choose: {best.strategy}, {best.search} search, for {size} a device{asked}"
 
@@ -71,7 +72,7 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates, float | None]:
         "steps": chosen.steps,
         "refreshes": chosen.refresh,
         "devices": chosen.devices,
-        "buffer_bytes": 4 if chosen.dtype == "float32" else 2,
+        "buffer_bytes": BYTES[chosen.dtype],
     }
     bandwidth = chosen.bandwidth * 1e9
     if chosen.flops is not None and chosen.parameters:

@@ -1,16 +1,16 @@
 """Write corrected vectors in the format that the stale ones came in, piece by piece."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray
 
-from unstale.buffer.buffer import FORMAT, write_manifest
+from unstale.buffer.buffer import FORMAT, write_manifest, write_shard
 from unstale.files import atomic_file
 from unstale.migrate.faiss_source import FaissSource, load_faiss
 from unstale.migrate.parquet_source import ParquetSource
@@ -121,12 +121,8 @@ def _buffer(
     shards: list[dict[str, Any]] = []
     for vectors in _regroup(corrected, SHARD_ROWS):
         name = f"shard-{len(shards):05}.safetensors"
-        data = np.ascontiguousarray(vectors, source.dtype).tobytes()
-        whole = _header("vectors", source.dtype, len(vectors), dim) + data
-        with atomic_file(path / name) as temporary:
-            temporary.write_bytes(whole)
-        digest = hashlib.sha256(whole).hexdigest()
-        shards.append({"file": name, "rows": len(vectors), "sha256": digest})
+        written = write_shard(path / name, torch.from_numpy(vectors), source.dtype.name)
+        shards.append({"file": name, "rows": len(vectors), "sha256": written})
     manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dim}
     write_manifest(path, manifest | {"dtype": source.dtype.name, "shards": shards})
     return path

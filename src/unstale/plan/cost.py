@@ -25,7 +25,7 @@ class Job:
         steps: Of the run.
         refreshes: How often exhaustive re-embeds.
         devices: How many share the work.
-        buffer_bytes: Of one number in the buffer: 4 or 2.
+        buffer_bytes: Of one number in the buffer: 4, 2 or 1.
     """
 
     targets: int

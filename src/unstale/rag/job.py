@@ -144,6 +144,7 @@ def train_rag(
         probe_queries=probe_queries,
         probe_targets=probe_targets,
         buffer=buffer,
+        dtype=dtype,
     )
     scale = scale or (20.0 if is_cosine(retriever) else 1.0)
     retrieves, frozen = strategy != "none", strategy in ("none", "frozen")

@@ -5,8 +5,6 @@ from typing import get_args
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.fingerprint import fingerprint
 from unstale.errors import InputError
 from unstale.miners.schedule import Schedule
 from unstale.rag.algorithm2 import Fusion
@@ -14,7 +12,7 @@ from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
 from unstale.training.recipe import Sampling
-from unstale.training.settings import check_devices, check_processes
+from unstale.training.settings import check_buffer, check_devices, check_processes
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
 STRATEGIES = {
@@ -59,9 +57,11 @@ def check_rag_settings(
     probe_queries: int,
     probe_targets: int,
     buffer: Path | None,
+    dtype: str = "float32",
 ) -> None:
     """Check the arguments of `train_rag` against each other and against the data."""
-    check_processes(find_rag_strategy(strategy), batch_size)
+    miner = find_rag_strategy(strategy)
+    check_processes(miner, batch_size)
     train = questions.rows("train")
     questions.rows(eval_split)
     if steps < 1 or batch_size < 1:
@@ -106,8 +106,7 @@ def check_rag_settings(
         raise InputError(f"cannot refresh {refresh} times")
     check_lengths(questions, reader, eval_split)
     check_devices(retriever)
-    if buffer is not None:
-        TargetBuffer.open(buffer, fingerprint(retriever, questions.dataset.targets))
+    check_buffer(miner, retriever, questions.dataset.targets, buffer, dtype)
 
 
 def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> None:

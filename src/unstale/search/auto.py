@@ -6,12 +6,13 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from unstale.buffer.stored import BYTES, Precision
 from unstale.corrector.network import Corrector
 from unstale.machine import free_memory
 from unstale.search.exact import Exact, Search
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
-from unstale.search.vectors import BYTES, Precision, Vectors
+from unstale.search.vectors import Vectors
 
 _LOG = logging.getLogger(__name__)
 Mode = Literal["auto", "exact", "rolling", "ivf"]

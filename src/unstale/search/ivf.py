@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from unstale.buffer.stored import Precision, Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.audit import audit, is_audited
@@ -22,7 +23,7 @@ from unstale.search.exact import Draw, check_k
 from unstale.search.linear import Landmarks
 from unstale.search.pace import Pace
 from unstale.search.snapshot import Part, Snapshot
-from unstale.search.vectors import Precision, Stored, Vectors
+from unstale.search.vectors import Vectors
 
 _MEMORY = 0.95  # share of the past in what is known of where the best were
 _CHUNK = 65_536

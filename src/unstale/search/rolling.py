@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from unstale.buffer.stored import Precision
 from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
 from unstale.search.audit import audit, is_audited
@@ -15,7 +16,7 @@ from unstale.search.exact import Draw, check_k
 from unstale.search.linear import Landmarks
 from unstale.search.pace import Pace
 from unstale.search.snapshot import Snapshot
-from unstale.search.vectors import Precision, Vectors, on_device, span
+from unstale.search.vectors import Vectors, on_device, span
 
 _CHUNK = 16_384
 

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from unstale.buffer.stored import Precision, Stored
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
-from unstale.search.vectors import CORRECTED, Precision, Stored, Vectors
+from unstale.search.vectors import CORRECTED, Vectors
 
 
 class Part(NamedTuple):

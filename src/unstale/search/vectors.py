@@ -1,22 +1,15 @@
-"""Vectors in memory, in less of it: float32, float16, or int8 with a scale for each row."""
+"""What a search reads, and how: in chunks, in parts, and on its way to an accelerator."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, Protocol, final, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.errors import InputError
+from unstale.buffer.stored import Stored
 
-Precision = Literal["float32", "float16", "int8"]
-DTYPES: dict[Precision, torch.dtype] = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "int8": torch.int8,
-}
 CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide hidden layer
-BYTES: dict[Precision, int] = {"float32": 4, "float16": 2, "int8": 1}
 
 
 @runtime_checkable
@@ -44,89 +37,6 @@ class Vectors(Protocol):
     def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
         """Yield `(first row, vectors)` over all of them, at most `size` a time."""
         ...
-
-
-@final
-class Stored:
-    """Hold vectors in memory at a precision, to be written and read back.
-
-    On a CPU a float16 or int8 scan is slower than a float32 one, by the conversion; what it saves
-    is memory. int8 keeps 127 steps to each row's largest entry.
-
-    Example:
-        >>> stored = Stored.of(torch.tensor([[1.0, -0.5], [0.02, 0.0]]), "int8")
-        >>> [round(x, 3) for x in stored[torch.tensor([1, 0])].flatten().tolist()]
-        [0.02, 0.0, 1.0, -0.504]
-    """
-
-    def __init__(
-        self,
-        targets: int,
-        dim: int,
-        precision: Precision,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        if precision not in DTYPES:
-            raise InputError(f"vectors are stored as {', '.join(DTYPES)}, not {precision!r}")
-        self.precision = precision
-        # Not zeros: memory that is never written is then never taken.
-        self.data = torch.empty(targets, dim, dtype=DTYPES[precision], device=device)
-        scales = targets if precision == "int8" else 0
-        self.scales = torch.empty(scales, 1, device=device)
-
-    @classmethod
-    def of(cls, vectors: Float[Tensor, "n d"], precision: Precision) -> "Stored":
-        """Store a tensor."""
-        stored = cls(len(vectors), vectors.shape[1], precision, vectors.device)
-        stored.write(0, vectors)
-        return stored
-
-    def __len__(self) -> int:
-        """Count the vectors."""
-        return len(self.data)
-
-    @property
-    def dim(self) -> int:
-        """Return the width of the vectors."""
-        return int(self.data.shape[1])
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the vectors are."""
-        return self.data.device
-
-    def write(self, start: int, vectors: Float[Tensor, "n d"]) -> None:
-        """Replace the rows from `start` on."""
-        self._put(slice(start, start + len(vectors)), vectors)
-
-    def scatter(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
-        """Replace some rows."""
-        self._put(rows.to(self.device), vectors)
-
-    def _put(self, where: slice | Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
-        vectors = vectors.to(self.device)
-        if self.precision == "int8":
-            scales = vectors.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
-            self.scales[where] = scales
-            vectors = (vectors / scales).round()
-        self.data[where] = vectors.to(self.data.dtype)
-
-    def __getitem__(self, rows: Int[Tensor, " n"], /) -> Float[Tensor, "n d"]:
-        """Return some rows, on the device of `rows`."""
-        return self._get(rows.to(self.device)).to(rows.device)
-
-    def between(self, start: int, stop: int) -> Float[Tensor, "n d"]:
-        """Return the rows from `start` up to `stop`; a view, if stored as float32."""
-        return self._get(slice(start, stop))
-
-    def _get(self, where: slice | Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
-        vectors = self.data[where].float()
-        return vectors.mul_(self.scales[where]) if self.precision == "int8" else vectors
-
-    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Yield `(first row, vectors)` over all of them, at most `size` a time."""
-        for start in range(0, len(self), size):
-            yield start, self.between(start, min(start + size, len(self)))
 
 
 def span(

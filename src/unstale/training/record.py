@@ -115,7 +115,11 @@ def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
     for search in _searches(miner):
         if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
-            search.load_state_dict(known)
+            try:
+                search.load_state_dict(known)
+            except (KeyError, ValueError):
+                rule = "the state of its search is that of another version of unstale"
+                raise InputError(f"{folder}: {rule}; go on with that one, or start anew") from None
         else:
             _LOG.warning("another number of processes: the search begins a new snapshot")
     record.counters = Counters(**state["counters"])

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from sentence_transformers import SentenceTransformer
 
-from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
-from unstale.data.dataset import RetrievalDataset
+from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.distributed import world
 from unstale.encoders.cross import open_cross_encoder
 from unstale.encoders.embed import dimension
@@ -57,6 +57,7 @@ def check_settings(
     filters: Filters | None,
     cross_encoder: str | None = None,
     buffer: Path | None = None,
+    dtype: str = "float32",
     mapped: bool = False,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
@@ -123,8 +124,18 @@ def check_settings(
         query = {id(p) for p in tower_modules(model, "query").parameters()}
         if any(id(p) in query for p in tower_modules(model, "document").parameters()):
             raise InputError(f"{strategy} needs separate towers (--towers separate)")
+    check_buffer(strategy, model, dataset.targets, buffer, dtype)
+
+
+def check_buffer(
+    strategy: str, model: SentenceTransformer, targets: Texts, buffer: Path | None, dtype: str
+) -> None:
+    """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
     if buffer is not None:
-        TargetBuffer.open(buffer, fingerprint(model, dataset.targets))
+        TargetBuffer.open(buffer, fingerprint(model, targets))
+        dtype = read_manifest(buffer)["dtype"]
+    if dtype == "int8" and find_strategy(strategy).writes:
+        raise InputError(f"{strategy} writes to the buffer: float32 or float16, not int8 (--dtype)")
 
 
 class Negatives(NamedTuple):

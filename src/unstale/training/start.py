@@ -45,7 +45,7 @@ def fix_search(
         if mapped and device.type != "cpu":
             choice = _on_disk(mode, device)
         else:
-            held = (0 if mapped else _size(buffer)) + 4 * len(buffer) * buffer.dim * memory
+            held = (0 if mapped else buffer.nbytes) + 4 * len(buffer) * buffer.dim * memory
             targets, taken = len(buffer) // world(), held // world()
             choice = settle_choice(mode, targets, buffer.dim, hidden, queries, device, taken)
         fixed = {"asked": mode, **choice._asdict()}
@@ -70,11 +70,6 @@ def _stored(path: Path, mode: Mode) -> Choice | None:
     return Choice(**stored) if stored.pop("asked") == mode else None
 
 
-def _size(buffer: TargetBuffer) -> int:
-    """Return the bytes of a buffer."""
-    return sum(s.nbytes for s in buffer.shards)
-
-
 def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
     """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label.
 
@@ -93,7 +88,7 @@ def hold(
     """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
     if kind.lean or mapped:
         return buffer
-    size = _size(buffer) // world()
+    size = buffer.nbytes // world()
     free = free_memory(device)
     if free is not None and size > free:
         rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
