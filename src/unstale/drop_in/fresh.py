@@ -39,10 +39,8 @@ from unstale.training.meter import Meter
 from unstale.training.own_weights import NAMES, own_weights
 from unstale.training.recipe import Recipe
 from unstale.training.settings import check_settings, negatives
-from unstale.training.start import hold, training_rows
+from unstale.training.start import default_batch, hold, training_rows
 from unstale.training.strategies import build_miner, find_strategy
-
-_BATCH = 64  # queries that a search is chosen for
 
 
 @final
@@ -167,10 +165,11 @@ class FreshNegatives:
         cache = None
         if kind.buffered:
             cache = _embed(model, data, tokens, Path(buffer) if buffer else None, progress)
+        batch = default_batch(model, len(data.split("train").pairs))  # the trainer's is not known
         choice = None
         if kind.searches and cache is not None:
             size = len(cache), cache.dim
-            choice = settle_choice(search, *size, corrector_hidden, _BATCH, model.device)
+            choice = settle_choice(search, *size, corrector_hidden, batch, model.device)
         set_seed(seed)  # of the corrector's first weights
         miner = build_miner(
             strategy,
@@ -190,7 +189,7 @@ class FreshNegatives:
                 memory=memory,
                 refresh=refresh,
                 search=choice or search,
-                batch_size=_BATCH,
+                batch_size=batch,
                 filters=filters or Filters(),
             ),
         )
