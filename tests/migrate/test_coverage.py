@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import normalize
 
 from unstale.migrate.learn import learn
-from unstale.migrate.validate import Moves, neighbour_overlap
+from unstale.migrate.validate import Pairs, neighbour_overlap
 
 ROWS, QUERIES, ASKED, K = 1500, 600, 200, 10
 WORLDS = {  # width, the old encoder's width, unit vectors?, noise, and how unlike directions are
@@ -53,12 +53,12 @@ def held(kind: str, size: int, resamples: int = 20) -> tuple[int, float, float]:
         learned = learn(stale[rows], fresh[rows], out, method="linear")
         with torch.no_grad():
             index = learned.corrector(stale)
-        moves = Moves(index[rows[out]], fresh[rows[out]])
+        pairs = Pairs(index[rows[out]], fresh[rows[out]])
         index[rows] = fresh[rows]
         ours, true = ((queries @ v.T).topk(K, dim=1).indices for v in (index, fresh))
         truth = (true[:, :, None] == ours[:, None, :]).any(2).float().mean().item()
         found, _ = neighbour_overlap(
-            queries[asked], lambda v=index: iter([(0, v)]), rows, fresh[rows], moves, K, seed
+            queries[asked], lambda v=index: iter([(0, v)]), rows, fresh[rows], pairs, K, seed
         )
         holds += found.holds(truth)
         errors.append(found.value - truth)
@@ -77,4 +77,4 @@ def held(kind: str, size: int, resamples: int = 20) -> tuple[int, float, float]:
 def test_at_least_17_of_20_intervals_hold(kind: str, size: int) -> None:
     holds, error, width = held(kind, size)
     assert holds >= 17, (error, width)
-    assert width < 0.2
+    assert width < (0.3 if size < 100 else 0.1)  # twenty held-out targets cannot tell much

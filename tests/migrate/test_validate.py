@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from unstale.migrate.interval import Interval, mean_interval
-from unstale.migrate.validate import Moves, neighbour_overlap, part_turned
+from unstale.migrate.law import Law
+from unstale.migrate.validate import Pairs, neighbour_overlap
 
 
 def test_student_intervals_by_the_tables() -> None:
@@ -40,62 +41,81 @@ def pieces(vectors, size=400):
 def test_no_error_is_a_full_overlap() -> None:
     corrected, _, queries = world(0.0, 0)
     rows = torch.arange(0, 1500, 10)
-    moves = Moves(corrected[:50], corrected[:50])
-    found, _ = neighbour_overlap(queries, pieces(corrected), rows, corrected[rows], moves)
+    pairs = Pairs(corrected[:50], corrected[:50])
+    found, _ = neighbour_overlap(queries, pieces(corrected), rows, corrected[rows], pairs)
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
 def test_everything_embedded_is_the_truth_itself() -> None:
     corrected, fresh, queries = world(0.5, 1)
-    moves = Moves(corrected[:50], fresh[:50])
-    found, _ = neighbour_overlap(queries, pieces(corrected), torch.arange(1500), fresh, moves)
+    pairs = Pairs(corrected[:50], fresh[:50])
+    found, _ = neighbour_overlap(queries, pieces(corrected), torch.arange(1500), fresh, pairs)
     assert found.value == pytest.approx(truth(queries, corrected, fresh), abs=1e-6)
 
 
 def test_what_the_index_finds_comes_along_at_least_ten_targets() -> None:
     corrected, fresh, queries = world(0.5, 1)
     rows = torch.arange(0, 1500, 10)
-    moves = Moves(corrected[rows], fresh[rows])
-    _, found = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], moves, k=3)
+    pairs = Pairs(corrected[rows], fresh[rows])
+    _, found = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], pairs, k=3)
     assert torch.equal(found.rows, (queries @ corrected.T).topk(10, dim=1).indices)
 
 
 def test_pieces_do_not_matter_and_one_query_says_nothing_about_the_others() -> None:
     corrected, fresh, queries = world(0.5, 1)
     rows = torch.arange(0, 1500, 10)
-    moves = Moves(corrected[rows], fresh[rows])
-    # One move alone can be drawn, so that the draws are the same whatever the pieces.
-    alike = Moves(moves.corrected[:1].expand(20, -1), moves.fresh[:1].expand(20, -1))
+    pairs = Pairs(corrected[rows], fresh[rows])
     whole, parts = (
-        neighbour_overlap(queries, pieces(corrected, size), rows, fresh[rows], alike)[0]
+        neighbour_overlap(queries, pieces(corrected, size), rows, fresh[rows], pairs)[0]
         for size in (1500, 700)
     )
-    assert whole.value == pytest.approx(parts.value, abs=1e-6)
-    found, _ = neighbour_overlap(queries[:1], pieces(corrected), rows, fresh[rows], moves)
+    assert whole == parts
+    found, _ = neighbour_overlap(queries[:1], pieces(corrected), rows, fresh[rows], pairs)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-def test_a_turned_move_keeps_lengths_and_angles() -> None:
-    generator = torch.Generator().manual_seed(0)
-    one, end, other = (torch.randn(40, 6, generator=generator) for _ in range(3))
-    other = torch.nn.functional.normalize(other, dim=1) * one.norm(dim=1, keepdim=True)
-    ends = Moves(one, end).turned(other)
-    torch.testing.assert_close(ends.norm(dim=1), end.norm(dim=1))
-    torch.testing.assert_close((ends * other).sum(1), (end * one).sum(1))
-    torch.testing.assert_close(Moves(one, end).turned(one), end)  # a turn by nothing
-    # By a right angle in the plane: from (1, 0) to (1, 1) is from (0, 1) to (-1, 1).
-    ends = Moves(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]])).turned(
-        torch.tensor([[0.0, 1.0]])
-    )
-    torch.testing.assert_close(ends, torch.tensor([[-1.0, 1.0]]))
+def test_targets_that_ask_do_not_judge_themselves() -> None:
+    # A held-out target that asks has itself as its nearest, which no other target is to it.
+    corrected, fresh, _ = world(0.8, 2)
+    rows = torch.arange(0, 1500, 15)
+    pairs = Pairs(corrected[rows], fresh[rows])
+    index = corrected.clone()
+    index[rows] = fresh[rows]
+    found, _ = neighbour_overlap(fresh[rows], pieces(index), rows, fresh[rows], pairs)
+    assert found.holds(truth(fresh[rows], index, fresh))
+    assert found.high - found.low < 0.3
 
 
-@pytest.mark.parametrize(("turned", "believed"), [(False, 0.0), (True, 1.0)])
-def test_held_out_targets_tell_whether_moves_turn(turned: bool, believed: float) -> None:
+def test_a_law_is_what_the_scores_follow() -> None:
     generator = torch.Generator().manual_seed(0)
-    corrected, noise, queries = (torch.randn(400, 6, generator=generator) for _ in range(3))
-    corrected = torch.nn.functional.normalize(corrected, dim=1)
-    # Each loses most of its own vector, so that noise counts for more; or all lose the same, which
-    # would change their order if it were turned another way for each.
-    fresh = 0.3 * corrected + 0.2 * noise if turned else corrected - noise[0]
-    assert part_turned(queries, Moves(corrected, fresh)) == pytest.approx(believed, abs=0.25)
+    corrected = torch.randn(200, generator=generator).expand(30, -1)
+    own = torch.randn(30, 1, generator=generator)  # what a query's targets have in common
+    valid = torch.ones(30, 200, dtype=torch.bool)
+    fresh = own + 3 * corrected + corrected.square()
+    law = Law.fit(corrected, fresh, valid)
+    near = torch.linspace(1.5, 4, 50).expand(30, -1)
+    drawn = law.draw(near, torch.rand(30, 50, generator=generator))
+    torch.testing.assert_close(drawn, own + 3 * near + near.square(), atol=1e-2, rtol=0)
+    assert law.draw(torch.full((30, 1), -1.0), torch.zeros(30, 1)).eq(-torch.inf).all()  # not near
+
+
+def test_a_law_scatters_as_the_scores_do() -> None:
+    generator = torch.Generator().manual_seed(0)
+    corrected = torch.randn(100, 800, generator=generator)
+    noise = torch.randn(100, 800, generator=generator) * (0.2 * corrected).exp()
+    valid = torch.ones_like(corrected, dtype=torch.bool)
+    law = Law.fit(corrected, 3 * corrected + noise, valid)
+    for at in (1.5, 3.0):
+        near = torch.full((100, 2000), at)
+        drawn = law.draw(near, torch.rand(near.shape, generator=generator))
+        deviation = drawn.std(dim=1).mean().item()
+        assert deviation == pytest.approx(np.exp(0.2 * at), rel=0.1)
+
+
+def test_a_law_never_ranks_a_higher_score_lower_for_its_bend() -> None:
+    generator = torch.Generator().manual_seed(0)
+    corrected = torch.randn(50, 100, generator=generator)
+    fresh = 2 * corrected - 0.2 * corrected.square()  # falls from 5 on, which none has reached
+    law = Law.fit(corrected, fresh, torch.ones_like(corrected, dtype=torch.bool))
+    far = torch.linspace(2, 9, 60).expand(50, -1)
+    assert (law.draw(far, torch.zeros(50, 60)).diff(dim=1) > -1e-2).all()

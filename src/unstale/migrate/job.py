@@ -20,7 +20,7 @@ from unstale.migrate.learn import Learned, Method, learn
 from unstale.migrate.priority import Priority, error_scores, most, retrieval_scores
 from unstale.migrate.sample import Sampling, choose
 from unstale.migrate.source import Source
-from unstale.migrate.validate import Moves, neighbour_overlap
+from unstale.migrate.validate import Pairs, neighbour_overlap
 
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
 DEPTH = 10  # the least neighbours of a query that count as found
@@ -175,9 +175,9 @@ def validate(
         shown = known if keep_fresh else known.none
         return index_chunks(source, learned.corrector, shown, "validating")
 
-    moves = Moves(seen, sample.fresh[held])
+    pairs = Pairs(seen, sample.fresh[held])
     intervals[f"overlap@{k}"], found = neighbour_overlap(
-        queries, pieces, known.rows, known.fresh, moves, k
+        queries, pieces, known.rows, known.fresh, pairs, k
     )
     if asked.qrels is not None and asked.rows is not None:  # only the queries are a sample here
         recall = measure(asked.qrels, asked.rows, found)["recall@10"]

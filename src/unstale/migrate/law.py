@@ -1,0 +1,82 @@
+"""How fresh scores follow corrected ones, among the targets that lie near a query.
+
+Near a query the corrected score says more, and errs more, than elsewhere: the line of fresh over
+corrected scores bends upwards, and the scatter around it widens. What all targets of a query have
+in common does not change their order, so everything is compared within a query.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+NEAR = 1.0  # deviations above a query's mean score from which a target counts as near
+FEWEST = 8  # pairs from which a law can be told
+
+
+class Law(NamedTuple):
+    """A parabola with scatter, of scores in deviations from each query's mean."""
+
+    least: float  # the score from which on it holds
+    bend: Float[Tensor, "2"]  # of the score and of its square
+    scatter: Float[Tensor, "2"]  # log variance: at a score of 0, and its slope
+    residuals: Float[Tensor, " r"]  # in units of the scatter
+    level: Float[Tensor, "q 1"]
+    then: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # mean, deviation of corrected scores
+    now: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # and of fresh ones
+
+    @classmethod
+    def fit(
+        cls,
+        corrected: Float[Tensor, "q h"],
+        fresh: Float[Tensor, "q h"],
+        valid: Bool[Tensor, "q h"],
+    ) -> "Law":
+        """Learn from the scores of held-out targets, by queries of which some pairs are valid."""
+        corrected, fresh = corrected.double(), fresh.double()
+        then, now = _moments(corrected, valid), _moments(fresh, valid)
+        x, y = (corrected - then[0]) / then[1], (fresh - now[0]) / now[1]
+        least, near = NEAR, valid & (x > NEAR)
+        if int(near.sum()) < FEWEST:
+            least, near = -torch.inf, valid
+        terms = torch.stack([x, x.square()], dim=2)
+        middle, level = _mean(terms, near[:, :, None]), _mean(y, near)
+        several = near & (near.sum(dim=1, keepdim=True) > 1)
+        left, right = (terms - middle)[several], (y - level)[several]
+        bend = torch.linalg.lstsq(left, right[:, None], driver="gelsd").solution[:, 0]
+        # Of n targets of a query the mean has taken one n-th of the variance.
+        count = several.sum(dim=1, keepdim=True).expand_as(y)[several]
+        error = (right - left @ bend) * (count / (count - 1)).sqrt()
+        at = torch.stack([torch.ones_like(error), x[several]], dim=1)
+        spread = (error.square() + 1e-9).log()[:, None]
+        scatter = torch.linalg.lstsq(at, spread, driver="gelsd").solution[:, 0]
+        level = level - (middle[:, 0] @ bend)[:, None]
+        lonely = ~near.any(dim=1, keepdim=True)  # a query that no held-out target is near to
+        level = torch.where(lonely, level[~lonely].mean(), level)
+        return cls(least, bend, scatter, error / (0.5 * at @ scatter).exp(), level, then, now)
+
+    def draw(
+        self, corrected: Float[Tensor, "q n"], luck: Float[Tensor, "q n"]
+    ) -> Float[Tensor, "q n"]:
+        """Imagine fresh scores; `luck`, uniform from 0 to 1, chooses a residual for each.
+
+        Targets that are not near are left out, at minus infinity.
+        """
+        x = (corrected.double() - self.then[0]) / self.then[1]
+        first, second = self.bend.tolist()
+        rising = x.clamp(max=-first / (2 * second)) if second < 0 else x  # never down again
+        width = (0.5 * (self.scatter[0] + self.scatter[1] * x)).exp()
+        residual = self.residuals[(luck * len(self.residuals)).long()]
+        y = self.level + first * rising + second * rising.square() + width * residual
+        return torch.where(x > self.least, y * self.now[1] + self.now[0], -torch.inf).float()
+
+
+def _mean(values: Tensor, valid: Tensor) -> Tensor:
+    """Return the mean over the valid held-out targets of each query; 0 without any."""
+    return (values * valid).sum(dim=1, keepdim=True) / valid.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def _moments(scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    mean = _mean(scores, valid)
+    return mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9)
