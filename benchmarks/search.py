@@ -1,8 +1,8 @@
 """Corrected search against its alternatives, interleaved in one process, while h is being trained.
 
     python benchmarks/search.py --json search.json
-    python benchmarks/search.py --dim 768 --hidden 8192 --queries 128 --steps 20 --rounds 3
-    python benchmarks/search.py --targets 1000000 --precision float16 --modes ivf,stale,faiss_ivf
+    python benchmarks/search.py --dim 768 --hidden 8192 --queries 128 --steps 200 --rounds 3
+    python benchmarks/search.py --targets 1000000 --precision int8 --modes exact,ivf,stale
 
 Targets are synthetic: clusters, and a nonlinear drift that reaches a mean cosine of 0.8 at the
 last step. At every step the corrector learns from that step's candidates, and every mode that
@@ -20,7 +20,7 @@ import faiss
 import torch
 from torch.nn.functional import cosine_similarity, normalize
 
-from unstale.buffer.stored import Stored
+from unstale.buffer.stored import DTYPES, Stored
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
 from unstale.search.band import agreement
@@ -76,11 +76,23 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=300, help="over which h is trained")
     parser.add_argument("--rounds", type=int, default=10, help="runs of the slow modes")
     parser.add_argument("--clusters", type=int, default=1000)
-    parser.add_argument("--precision", default="float32", help="of snapshots, and of a big buffer")
+    parser.add_argument(
+        "--precision", default="float32", choices=DTYPES, help="of snapshots, and of a big buffer"
+    )
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--progress", action="store_true")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    modes = set(chosen.modes.split(","))
+    if unknown := modes - set(MODES):
+        parser.error(f"--modes are {', '.join(MODES)}, not {', '.join(sorted(unknown))}")
+    if not modes & {"rolling", "ivf", "stale"}:
+        parser.error("--modes need rolling, ivf or stale: h learns from what one of them mines")
+    if min(chosen.queries, chosen.rounds, chosen.steps // 6) < 1 or chosen.k > chosen.targets:
+        parser.error("expected queries, rounds >= 1, steps >= 6 and k <= targets")
+    if chosen.json and not chosen.json.parent.is_dir():
+        parser.error(f"--json {chosen.json}: no such folder")
+    return chosen
 
 
 class World:

@@ -32,7 +32,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.recipe import Recipe
 from unstale.training.settings import negatives
 from unstale.training.start import default_batch, default_rate
-from unstale.training.strategies import build_miner
+from unstale.training.strategies import STRATEGIES, build_miner
 
 WARM = 3
 SAMPLE = 1024
@@ -73,7 +73,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--refreshes", type=int, default=80, help="of exhaustive over it")
     parser.add_argument("--buffer", type=Path, help="keep the embedded corpus here, for next time")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    for name in chosen.strategies.split(","):
+        if name not in STRATEGIES or name == "exhaustive":
+            parser.error(f"--strategies {name}: not a strategy, or exhaustive, which is composed")
+    if chosen.rounds < 1:
+        parser.error(f"expected --rounds >= 1, not {chosen.rounds}")
+    return chosen
 
 
 def encoder(chosen: argparse.Namespace):

@@ -63,7 +63,7 @@ class Cost:
     reembedded: int
     sampled: int  # to fit something
     finding: float  # FLOP of embedding, re-embedding and search
-    training: float  # FLOP of the candidates, with gradients
+    training: float  # FLOP of the candidates, with gradients; queries are few and short
 
 
 def cost(method: Method, targets: int, steps: int = STEPS, refreshes: int = 80) -> Cost:
@@ -181,12 +181,16 @@ def run(
         parser.error("--data is required")
     output = chosen.output or f"runs/{Path(script).stem}-{chosen.start}-{chosen.method}"
     data = chosen.data
-    if chosen.slice:
-        data = f"{output}-slice"
+    if chosen.slice is not None:
+        whole = Path(chosen.data)
+        there = chosen.dry_run or (whole / "corpus.jsonl").is_file()
+        if chosen.slice < 1 or not there:
+            parser.error(f"--slice {chosen.slice} takes targets of a BEIR folder, not of {whole}")
+        data = f"{output}-slice-{whole.name}-{chosen.slice}"
         if not chosen.dry_run and not Path(data).exists():
             with atomic_folder(Path(data)) as folder:
-                cut(Path(chosen.data), folder, chosen.slice)
+                cut(whole, folder, chosen.slice)
     method = methods[chosen.method]
-    words = command(method, chosen.start, data, output, more, sliced=bool(chosen.slice))
+    words = command(method, chosen.start, data, output, more, sliced=chosen.slice is not None)
     print(f"unstale {shlex.join(words)}", flush=True)
     return 0 if chosen.dry_run else unstale(words)

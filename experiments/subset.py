@@ -56,7 +56,7 @@ def cut(
     ):
         records = (json.loads(line) for line in lines)
         out.writelines(json.dumps(r) + "\n" for r in records if r["_id"] in asked)
-    print(f"{output}: {len(kept)} targets, {len(asked)} queries")
+    print(f"{len(kept)} targets, {len(asked)} queries of {data}")
 
 
 if __name__ == "__main__":

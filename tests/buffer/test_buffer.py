@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer, write_manifest
@@ -73,6 +74,18 @@ def test_int8_keeps_a_quarter_and_is_not_refreshed(
         assert "exhaustive writes to the buffer" in capsys.readouterr().err
         assert not run.exists()
     assert main([*train, "--strategy", "corrected", "--buffer", str(tmp_path / "int8")]) == 0
+
+
+def test_a_scale_that_is_no_number_is_found_on_opening(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    write(static_model, dataset, tmp_path / "b", dtype="int8", shard_rows=50)
+    shard = tmp_path / "b" / "shard-00001.safetensors"
+    tensors = load_file(shard)
+    tensors["scales"][3] = torch.nan
+    save_file(tensors, shard)
+    with pytest.raises(InputError, match=r"shard-00001.safetensors: a scale is not a number"):
+        TargetBuffer.open(tmp_path / "b")
 
 
 def test_a_finished_buffer_is_reused(

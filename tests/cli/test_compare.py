@@ -113,6 +113,9 @@ def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, ca
         (["--seeds", "1,1"], "seeds must be different whole numbers"),
         (["--strategies", "stale-frozen", "--towers", "tied"], "needs separate towers"),
         (["--refresh", "often"], "bad refresh schedule 'often'"),
+        (["--strategy", "stale"], "--strategy stale: a comparison takes --strategies"),
+        (["--seed", "3"], "--seed 3: a comparison takes --strategies and --seeds"),
+        (["--dtype", "int8"], "--dtype int8: exhaustive writes to the buffer"),
     ],
 )
 def test_bad_input_is_named_before_any_work(
@@ -130,7 +133,10 @@ def test_bad_input_is_named_before_any_work(
 def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
     refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_of_refreshes(Compare(refresh=refresh, steps=steps))  # 80 is the default
+    chosen = Compare(refresh=refresh, steps=steps)  # 80 is the default
+    warn_of_refreshes(chosen, ["in-batch"])
+    assert not caplog.text
+    warn_of_refreshes(chosen, ["in-batch", "exhaustive"])
     said = "--refresh 500 means 500 refreshes in 4000 steps"
     assert (said in caplog.text) == warned
     assert ("write --refresh 0-4000:500" in caplog.text) == warned

@@ -27,6 +27,15 @@ def test_an_unknown_experiment_or_setting_is_refused(
     assert not (tmp_path / "a").exists()
 
 
+def test_a_folder_in_which_nothing_was_made_may_be_used_again(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["experiment", "sampling", "--data", str(beir), "--output", str(tmp_path / "a")]
+    for more in (["--set.split", "exam"], ["--train.bogus", "3"]):
+        assert main([*words, *more]) == 2
+        assert "not empty" not in capsys.readouterr().err
+
+
 def test_an_experiment_runs_from_the_command_line(tmp_path: Path) -> None:
     output = tmp_path / "circle"
     words = ["experiment", "toy-circle", "--set.epochs", "60", "--output", str(output)]

@@ -109,6 +109,21 @@ def test_a_slice_trains_from_a_plain_t5(
     assert run["targets_embedded"] == expected.embedded == 90
 
 
+@pytest.mark.parametrize(("count", "data"), [("0", ""), ("-5", ""), ("5", "nowhere")])
+def test_a_slice_is_some_targets_of_a_folder(
+    scripts, beir: Path, count: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    nq, paper = scripts("nq"), scripts("paper")
+    monkeypatch.setattr(sys, "argv", ["nq.py", "--data", data or str(beir), "--slice", count])
+    about = {"targets": nq.TARGETS, "refreshes": nq.REFRESHES, "script": "nq.py"}
+    with pytest.raises(SystemExit):
+        paper.run(nq.__doc__, nq.METHODS, nq.COLUMNS, **about)
+    assert f"--slice {count} takes targets of a BEIR folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("flags", ["--table", "--data d --dry-run --slice 5"])
 def test_nothing_is_written_when_only_asked(
     scripts, flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -217,6 +217,8 @@ def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) ->
         ]
     except (LookupError, OverflowError, RecursionError, TypeError, ValueError):
         raise InputError(f"{path} does not say where its vectors are; {_REMEDY}") from None
+    if len(mapped) > 1 and not np.isfinite(mapped[1]).all():
+        raise InputError(f"{path}: a scale is not a number; {_REMEDY}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return Stored.around(*map(torch.from_numpy, mapped))

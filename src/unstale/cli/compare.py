@@ -28,6 +28,10 @@ USUAL = "in-batch,stale,corrected,exhaustive"
 
 def run(chosen: options.Compare) -> None:
     """Train every cell that is not finished, then summarise them all."""
+    for name in ("strategy", "seed"):
+        if getattr(chosen, name) != getattr(type(chosen), name):
+            rule = "a comparison takes --strategies and --seeds, parted by commas"
+            raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
     if is_finished("compare", chosen):
         return
@@ -40,7 +44,7 @@ def run(chosen: options.Compare) -> None:
     )
     names = list(dict.fromkeys(name for name, _ in cells))
     start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
-    warn_of_refreshes(chosen)
+    warn_of_refreshes(chosen, names)
     output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "compare", chosen)
     buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"

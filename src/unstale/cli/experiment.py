@@ -4,7 +4,7 @@ from importlib import import_module
 from inspect import signature
 
 from unstale.cli import options
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.folders import abandon, open_output, save_config
 from unstale.errors import InputError
 
 # name: "module:function"; the function takes the output folder and keywords, writes results.json,
@@ -42,7 +42,11 @@ def run(chosen: options.Experiment) -> None:
         raise InputError(f"{chosen.name} has no setting {', '.join(unknown)}; {rule}")
     output = open_output(where, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "experiment", chosen)
-    results = study(output, **settings)
+    try:
+        results = study(output, **settings)
+    except InputError:
+        abandon(output)
+        raise
     for name, value in results.get("summary", {}).items():
         print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
     print(f"seconds: {results['seconds']:.0f}\nresults: {output / 'results.json'}")

@@ -70,6 +70,12 @@ def open_output(
     return folder
 
 
+def abandon(folder: Path) -> None:
+    """Take back a folder in which nothing was made yet, so that a mended command may have it."""
+    if not [path for path in folder.iterdir() if path.name not in (CONFIG, LOCK)]:
+        _empty(folder)
+
+
 def _place(name: str) -> Path:
     """Return the path in a name of data, a model or a buffer."""
     from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow

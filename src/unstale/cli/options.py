@@ -118,7 +118,7 @@ class Train(Output, Filtering, Encoder):
             fast as a stale search, and nearly exact. ivf: only the cells of targets that may
             matter, for millions (needs faiss). auto: chosen by size and memory.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
-        dtype: How to store a corpus embedded here.
+        dtype: How to store a corpus embedded here; figures before training are measured through it.
         mapped: Leave the embedded corpus on disk, for one that does not fit in memory.
         eval_split: Measure on this split, before and after; use dev to choose a recipe.
         eval_steps: Also measure after every so many steps, for the curve; 0 for not.

@@ -46,7 +46,7 @@ class Rag(Output, Shape):
             steps: 0-1000:500,1000-10000:2000.
         search: How to search h(B): exact, rolling, ivf, or auto by size and memory.
         buffer: Reuse a corpus embedded by `unstale embed`, if model and corpus are the same.
-        dtype: How to store a corpus embedded here.
+        dtype: How to store a corpus embedded here; figures before training are measured through it.
         eval_split: Measure on this split; use dev to choose a recipe.
         eval_steps: Also measure after every so many steps, for the curve; 0 for not.
         eval_questions: The most questions to measure on, drawn once; 0 for all.

@@ -46,7 +46,7 @@ def run(chosen: Rag) -> None:
     settings = check_rag_flags(questions, retriever, reader, chosen)
     output = Path(chosen.output)
     if rank() == 0:
-        warn_of_refreshes(chosen)
+        warn_of_refreshes(chosen, [chosen.strategy])
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "rag", chosen)
     barrier()

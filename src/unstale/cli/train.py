@@ -1,6 +1,7 @@
 """`unstale train`."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -24,7 +25,7 @@ from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
-from unstale.training.strategies import find_strategy
+from unstale.training.strategies import STRATEGIES, find_strategy
 
 _LOG = logging.getLogger(__name__)
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
@@ -55,7 +56,7 @@ def run(chosen: options.Train) -> None:
     settings = check_flags(dataset, model, chosen)
     output = Path(chosen.output)
     if rank() == 0:
-        warn_of_refreshes(chosen)
+        warn_of_refreshes(chosen, [chosen.strategy])
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "train", chosen)
     barrier()
@@ -92,9 +93,13 @@ def chosen_filters(chosen: Filtering) -> Filters:
     return Filters(**{f.name: getattr(chosen, f.name) for f in fields(Filters)})
 
 
-def warn_of_refreshes(chosen: options.Train | Rag) -> None:
+def warn_of_refreshes(chosen: options.Train | Rag, strategies: Sequence[str]) -> None:
     """Say what a number of refreshes means, if it looks like one of steps between them."""
     times, steps = chosen.refresh, chosen.steps
+    if not any(name in STRATEGIES and STRATEGIES[name].scheduled for name in strategies):
+        return
+    if times == 1:
+        _LOG.warning("--refresh 1: the only refresh comes after the last step, and trains nothing")
     if isinstance(times, int) and times != type(chosen).refresh and 10 * times > steps:
         _LOG.warning(
             "--refresh %d means %d refreshes in %d steps; for one after every so many steps write "

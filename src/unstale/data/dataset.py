@@ -120,7 +120,8 @@ class RetrievalDataset:
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
         if name not in self.qrels:
-            raise InputError(f"{self.name} has no split {name!r}; it has {sorted(self.qrels)}")
+            known = ", ".join(sorted(self.qrels))
+            raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
 
     @property

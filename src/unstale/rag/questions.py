@@ -54,7 +54,9 @@ class QuestionSet:
         """Return the questions of a split; each must have an answer that says something."""
         if split not in self.splits:
             name = self.dataset.name
-            raise InputError(f"{name} has no split {split!r}; it has {sorted(self.splits)}")
+            raise InputError(
+                f"{name} has no split {split!r}; it has {', '.join(sorted(self.splits))}"
+            )
         rows = self.splits[split]
         if not len(rows):
             raise InputError(f"{self.dataset.name}: the split {split!r} has no questions")

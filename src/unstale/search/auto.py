@@ -92,7 +92,7 @@ def settle_choice(
 
 
 def said(choice: Choice) -> Choice:
-    """Return a choice, and say what it is: an approximation is never taken in silence."""
-    level = logging.INFO if choice.mode == "exact" else logging.WARNING
-    _LOG.log(level, "search: %s, a snapshot in %s: %s", *choice)
+    """Return a choice, and say what it is."""
+    snapshot = "" if choice.mode == "exact" else f", a snapshot in {choice.precision}"
+    _LOG.warning("search: %s%s: %s", choice.mode, snapshot, choice.why)
     return choice

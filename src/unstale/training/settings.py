@@ -135,7 +135,9 @@ def check_buffer(
         TargetBuffer.open(buffer, fingerprint(model, targets))
         dtype = read_manifest(buffer)["dtype"]
     if dtype == "int8" and find_strategy(strategy).writes:
-        raise InputError(f"{strategy} writes to the buffer: float32 or float16, not int8 (--dtype)")
+        which = f"--buffer {buffer}" if buffer is not None else "--dtype int8"
+        rule = f"{strategy} writes to the buffer, which must be float32 or float16"
+        raise InputError(f"{which}: {rule}")
 
 
 class Negatives(NamedTuple):
