@@ -74,6 +74,16 @@ def test_pieces_do_not_matter_and_one_query_says_nothing_about_the_others() -> N
     assert (found.low, found.high) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("held", [1, 2, 5])
+def test_few_held_out_targets_say_little(held: int) -> None:
+    corrected, fresh, queries = world(0.5, 1)
+    rows = torch.arange(0, 1500, 10)
+    pairs = Pairs(corrected[rows[:held]], fresh[rows[:held]])
+    found, _ = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], pairs)
+    assert found.holds(truth(queries, corrected, fresh))
+    assert held > 3 or (found.low, found.high) == (0.0, 1.0)
+
+
 def test_targets_that_ask_do_not_judge_themselves() -> None:
     # A held-out target that asks has itself as its nearest, which no other target is to it.
     corrected, fresh, _ = world(0.8, 2)

@@ -38,11 +38,11 @@ class Law(NamedTuple):
         then, now = _moments(corrected, valid), _moments(fresh, valid)
         x, y = (corrected - then[0]) / then[1], (fresh - now[0]) / now[1]
         least, near = NEAR, valid & (x > NEAR)
-        if int(near.sum()) < FEWEST:
+        if int(_several(near).sum()) < FEWEST:
             least, near = -torch.inf, valid
         terms = torch.stack([x, x.square()], dim=2)
         middle, level = _mean(terms, near[:, :, None]), _mean(y, near)
-        several = near & (near.sum(dim=1, keepdim=True) > 1)
+        several = _several(near)
         left, right = (terms - middle)[several], (y - level)[several]
         bend = torch.linalg.lstsq(left, right[:, None], driver="gelsd").solution[:, 0]
         # Of n targets of a query the mean has taken one n-th of the variance.
@@ -54,7 +54,8 @@ class Law(NamedTuple):
         level = level - (middle[:, 0] @ bend)[:, None]
         lonely = ~near.any(dim=1, keepdim=True)  # a query that no held-out target is near to
         level = torch.where(lonely, level[~lonely].mean(), level)
-        return cls(least, bend, scatter, error / (0.5 * at @ scatter).exp(), level, then, now)
+        residuals = error / (0.5 * at @ scatter).exp() if len(error) else torch.zeros(1)
+        return cls(least, bend, scatter, residuals, level, then, now)
 
     def draw(
         self, corrected: Float[Tensor, "q n"], luck: Float[Tensor, "q n"]
@@ -65,11 +66,18 @@ class Law(NamedTuple):
         """
         x = (corrected.double() - self.then[0]) / self.then[1]
         first, second = self.bend.tolist()
-        rising = x.clamp(max=-first / (2 * second)) if second < 0 else x  # never down again
+        vertex = -first / (2 * second) if second else -torch.inf
+        # A higher corrected score is never a lower fresh one for the bend.
+        rising = x.clamp(max=vertex) if second < 0 else x.clamp(min=vertex)
         width = (0.5 * (self.scatter[0] + self.scatter[1] * x)).exp()
         residual = self.residuals[(luck * len(self.residuals)).long()]
         y = self.level + first * rising + second * rising.square() + width * residual
         return torch.where(x > self.least, y * self.now[1] + self.now[0], -torch.inf).float()
+
+
+def _several(chosen: Tensor) -> Tensor:
+    """Keep those of queries that have more than one: one alone tells nothing within a query."""
+    return chosen & (chosen.sum(dim=1, keepdim=True) > 1)
 
 
 def _mean(values: Tensor, valid: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from unstale.migrate.law import Law
 from unstale.search.best import TopK, merge, merge_best, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
+LEAST_GROUPS = 3  # fewer held-out targets, once others were embedded for real, tell nothing
 LEAST_FOUND = 10  # targets for each query: recall@10 needs them
 REACH = 2048  # targets of a query, the best as corrected, that may be its true neighbours
 Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
@@ -83,7 +84,8 @@ def neighbour_overlap(
     count = int(group.max()) + 1
     parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
-    variance = float(whole.var()) / len(whole) + spread if len(whole) > 1 else float("inf")
+    told = len(whole) > 1 and count > LEAST_GROUPS
+    variance = float(whole.var()) / len(whole) + spread if told else float("inf")
     freedom = count - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
 
