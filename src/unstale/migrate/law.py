@@ -8,7 +8,7 @@ in common does not change their order, so everything is compared within a query.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 NEAR = 1.0  # deviations above a query's mean score from which a target counts as near
@@ -27,19 +27,14 @@ class Law(NamedTuple):
     now: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # and of fresh ones
 
     @classmethod
-    def fit(
-        cls,
-        corrected: Float[Tensor, "q h"],
-        fresh: Float[Tensor, "q h"],
-        valid: Bool[Tensor, "q h"],
-    ) -> "Law":
-        """Learn from the scores of held-out targets, by queries of which some pairs are valid."""
+    def fit(cls, corrected: Float[Tensor, "q h"], fresh: Float[Tensor, "q h"]) -> "Law":
+        """Learn from the scores that queries give to held-out targets."""
         corrected, fresh = corrected.double(), fresh.double()
-        then, now = _moments(corrected, valid), _moments(fresh, valid)
+        then, now = _moments(corrected), _moments(fresh)
         x, y = (corrected - then[0]) / then[1], (fresh - now[0]) / now[1]
-        least, near = NEAR, valid & (x > NEAR)
+        least, near = NEAR, x > NEAR
         if int(_several(near).sum()) < FEWEST:
-            least, near = -torch.inf, valid
+            least, near = -torch.inf, torch.ones_like(near)
         terms = torch.stack([x, x.square()], dim=2)
         middle, level = _mean(terms, near[:, :, None]), _mean(y, near)
         several = _several(near)
@@ -80,11 +75,11 @@ def _several(chosen: Tensor) -> Tensor:
     return chosen & (chosen.sum(dim=1, keepdim=True) > 1)
 
 
-def _mean(values: Tensor, valid: Tensor) -> Tensor:
-    """Return the mean over the valid held-out targets of each query; 0 without any."""
-    return (values * valid).sum(dim=1, keepdim=True) / valid.sum(dim=1, keepdim=True).clamp(min=1)
+def _mean(values: Tensor, near: Tensor) -> Tensor:
+    """Return the mean over the near targets of each query; 0 without any."""
+    return (values * near).sum(dim=1, keepdim=True) / near.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def _moments(scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    mean = _mean(scores, valid)
-    return mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9)
+def _moments(scores: Tensor) -> tuple[Tensor, Tensor]:
+    mean = scores.mean(dim=1, keepdim=True)
+    return mean, scores.std(dim=1, keepdim=True, correction=0).clamp(min=1e-9)
