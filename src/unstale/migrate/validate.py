@@ -81,10 +81,11 @@ def neighbour_overlap(
 
     whole = overlap(torch.ones_like(group, dtype=torch.bool))
     count = int(group.max()) + 1
+    if len(whole) == 1 or count <= LEAST_GROUPS:
+        return Interval.around(float(whole.mean()), float("inf"), 1), found
     parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
-    told = len(whole) > 1 and count > LEAST_GROUPS
-    variance = float(whole.var()) / len(whole) + spread if told else float("inf")
+    variance = float(whole.var()) / len(whole) + spread
     freedom = count - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
 
