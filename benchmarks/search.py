@@ -88,8 +88,11 @@ def parse() -> argparse.Namespace:
         parser.error(f"--modes are {', '.join(MODES)}, not {', '.join(sorted(unknown))}")
     if not modes & {"rolling", "ivf", "stale"}:
         parser.error("--modes need rolling, ivf or stale: h learns from what one of them mines")
-    if min(chosen.queries, chosen.rounds, chosen.steps // 6) < 1 or chosen.k > chosen.targets:
-        parser.error("expected queries, rounds >= 1, steps >= 6 and k <= targets")
+    if (
+        min(chosen.k, chosen.queries, chosen.rounds, chosen.steps // 6) < 1
+        or chosen.k > chosen.targets
+    ):
+        parser.error("expected k, queries, rounds >= 1, steps >= 6 and k <= targets")
     if chosen.json and not chosen.json.parent.is_dir():
         parser.error(f"--json {chosen.json}: no such folder")
     return chosen

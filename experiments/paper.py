@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from subset import cut
@@ -186,7 +187,8 @@ def run(
         there = chosen.dry_run or (whole / "corpus.jsonl").is_file()
         if chosen.slice < 1 or not there:
             parser.error(f"--slice {chosen.slice} takes targets of a BEIR folder, not of {whole}")
-        data = f"{output}-slice-{whole.name}-{chosen.slice}"
+        name = sha256(str(whole.resolve()).encode()).hexdigest()[:8]
+        data = f"{output}-slice-{name}-{chosen.slice}"
         if not chosen.dry_run and not Path(data).exists():
             with atomic_folder(Path(data)) as folder:
                 cut(whole, folder, chosen.slice)

@@ -134,10 +134,19 @@ def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
     refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     chosen = Compare(refresh=refresh, steps=steps)  # 80 is the default
-    warn_of_refreshes(chosen, ["in-batch"])
+    warn_of_refreshes(chosen, ["in-batch", "two-round"])
     assert not caplog.text
     warn_of_refreshes(chosen, ["in-batch", "exhaustive"])
     said = "--refresh 500 means 500 refreshes in 4000 steps"
     assert (said in caplog.text) == warned
     assert ("write --refresh 0-4000:500" in caplog.text) == warned
     assert bool(caplog.text) == warned
+
+
+@pytest.mark.parametrize(("strategy", "warned"), [("exhaustive", True), ("two-round", False)])
+def test_one_refresh_trains_nothing(
+    strategy: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_refreshes(Compare(refresh=1, steps=5), [strategy])
+    assert ("after the last step" in caplog.text) == warned
+    assert "means" not in caplog.text

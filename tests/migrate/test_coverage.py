@@ -77,4 +77,4 @@ def held(kind: str, size: int, resamples: int = 20) -> tuple[int, float, float]:
 def test_at_least_17_of_20_intervals_hold(kind: str, size: int) -> None:
     holds, error, width = held(kind, size)
     assert holds >= 17, (error, width)
-    assert width < (0.3 if size < 100 else 0.1)  # twenty held-out targets cannot tell much
+    assert width < (0.35 if size < 100 else 0.1)  # twenty held-out targets cannot tell much

@@ -74,25 +74,41 @@ def test_pieces_do_not_matter_and_one_query_says_nothing_about_the_others() -> N
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("held", [1, 2, 5])
-def test_few_held_out_targets_say_little(held: int) -> None:
+@pytest.mark.parametrize("held", [1, 2, 9])
+def test_few_held_out_targets_say_nothing(held: int) -> None:
     corrected, fresh, queries = world(0.5, 1)
     rows = torch.arange(0, 1500, 10)
     pairs = Pairs(corrected[rows[:held]], fresh[rows[:held]])
     found, _ = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], pairs)
-    assert found.holds(truth(queries, corrected, fresh))
-    assert held > 3 or (found.low, found.high) == (0.0, 1.0)
+    assert (found.low, found.high) == (0.0, 1.0)
 
 
 def test_held_out_targets_may_ask() -> None:
-    corrected, fresh, _ = world(0.8, 2)
-    rows = torch.arange(0, 1500, 15)
-    pairs = Pairs(corrected[rows], fresh[rows])
+    # Each has itself as its nearest: taken for one among others, that bends the law.
+    errors = []
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        fresh = torch.nn.functional.normalize(torch.randn(3000, 16, generator=generator), dim=1)
+        corrected = fresh + 0.2 * torch.randn(3000, 16, generator=generator) / 4
+        rows = torch.arange(0, 3000, 10)
+        index, pairs = corrected.clone(), Pairs(corrected[rows[:60]], fresh[rows[:60]])
+        index[rows] = fresh[rows]
+        asked = fresh[rows[:40]]
+        found, _ = neighbour_overlap(asked, pieces(index), rows, fresh[rows], pairs, asking=True)
+        errors.append(found.value - truth(asked, index, fresh))
+    assert abs(np.mean(errors)) < 0.06
+
+
+@pytest.mark.parametrize("k", [50, 200, 400])
+def test_neighbours_that_are_not_near(k: int) -> None:
+    corrected, fresh, queries = world(0.5, 3, n=600)
+    rows = torch.arange(0, 600, 5)
     index = corrected.clone()
     index[rows] = fresh[rows]
-    found, _ = neighbour_overlap(fresh[rows], pieces(index), rows, fresh[rows], pairs)
-    assert found.holds(truth(fresh[rows], index, fresh))
-    assert found.high - found.low < 0.3
+    pairs = Pairs(corrected[rows[:40]], fresh[rows[:40]])
+    found, _ = neighbour_overlap(queries, pieces(index), rows, fresh[rows], pairs, k)
+    ours, true = ((queries @ v.T).topk(k, dim=1).indices for v in (index, fresh))
+    assert found.holds((true[:, :, None] == ours[:, None, :]).any(2).float().mean().item())
 
 
 def test_a_law_is_what_the_scores_follow() -> None:
@@ -100,7 +116,7 @@ def test_a_law_is_what_the_scores_follow() -> None:
     corrected = torch.randn(200, generator=generator).expand(30, -1)
     own = torch.randn(30, 1, generator=generator)  # what a query's targets have in common
     fresh = own + 3 * corrected + corrected.square()
-    law = Law.fit(corrected, fresh)
+    law = Law.fit(corrected, fresh, torch.ones_like(fresh, dtype=torch.bool))
     near = torch.linspace(1.5, 4, 50).expand(30, -1)
     drawn = law.draw(near, torch.rand(30, 50, generator=generator))
     torch.testing.assert_close(drawn, own + 3 * near + near.square(), atol=1e-2, rtol=0)
@@ -111,7 +127,7 @@ def test_a_law_scatters_as_the_scores_do() -> None:
     generator = torch.Generator().manual_seed(0)
     corrected = torch.randn(100, 800, generator=generator)
     noise = torch.randn(100, 800, generator=generator) * (0.2 * corrected).exp()
-    law = Law.fit(corrected, 3 * corrected + noise)
+    law = Law.fit(corrected, 3 * corrected + noise, torch.ones_like(noise, dtype=torch.bool))
     for at in (1.5, 3.0):
         near = torch.full((100, 2000), at)
         drawn = law.draw(near, torch.rand(near.shape, generator=generator))
@@ -123,6 +139,6 @@ def test_a_law_never_ranks_a_higher_score_lower_for_its_bend() -> None:
     generator = torch.Generator().manual_seed(0)
     corrected = torch.randn(50, 100, generator=generator)
     fresh = 2 * corrected - 0.2 * corrected.square()  # falls from 5 on, which none has reached
-    law = Law.fit(corrected, fresh)
+    law = Law.fit(corrected, fresh, torch.ones_like(fresh, dtype=torch.bool))
     far = torch.linspace(2, 9, 60).expand(50, -1)
     assert (law.draw(far, torch.zeros(50, 60)).diff(dim=1) > -1e-2).all()

@@ -95,7 +95,7 @@ class TargetBuffer:
         if len(self.shards) != 1 or self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
         if self.shards[0].data.dtype == torch.int8:
-            raise InputError("an int8 buffer cannot be refreshed: embed it with --dtype float16")
+            raise InputError("an int8 buffer cannot be refreshed: embed in float32 or float16")
         return self.shards[0].data
 
     def in_memory(self, device: torch.device | str = "cpu") -> "TargetBuffer":
@@ -209,7 +209,8 @@ def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) ->
             raise InputError(f"{path} has {found} bytes, its manifest says {size}; {_REMEDY}")
         header = file.read(start - 8)
     try:
-        offsets = [start + json.loads(header)[name]["data_offsets"][0] for name in shapes]
+        tensors = json.loads(header)
+        offsets = [start + tensors[name]["data_offsets"][0] for name in shapes]
         # Read-only: what could be written, even a copy of it, counts as the process's own memory.
         mapped = [
             np.memmap(path, kind, "r", offset, shape)

@@ -15,7 +15,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "float16": torch.float16,
     "int8": torch.int8,
 }
-BYTES: dict[Precision, int] = {"float32": 4, "float16": 2, "int8": 1}
 
 
 @final
@@ -48,6 +47,8 @@ class Stored:
     @classmethod
     def around(cls, data: Tensor, scales: Tensor | None = None) -> "Stored":
         """Take tensors as they are, without a copy: those of a file, or another's storage."""
+        if data.dtype == torch.int8 and scales is None:
+            raise InputError("int8 vectors need a scale for each row")
         stored = cls.__new__(cls)
         stored.data = data
         stored.scales = torch.empty(0, 1, device=data.device) if scales is None else scales
@@ -93,7 +94,7 @@ class Stored:
         self._put(rows.to(self.device), vectors)
 
     def _put(self, where: slice | Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
-        vectors = vectors.to(self.device)
+        vectors = vectors.to(self.device).float()
         if self.data.dtype == torch.int8:
             scales = vectors.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
             self.scales[where] = scales

@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from unstale.buffer.stored import BYTES
+from unstale.buffer.stored import DTYPES
 from unstale.cli import options_care
 from unstale.cli.encoder import open_encoder
 from unstale.encoders.embed import dimension
@@ -72,7 +72,7 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates, float | None]:
         "steps": chosen.steps,
         "refreshes": chosen.refresh,
         "devices": chosen.devices,
-        "buffer_bytes": BYTES[chosen.dtype],
+        "buffer_bytes": DTYPES[chosen.dtype].itemsize,
     }
     bandwidth = chosen.bandwidth * 1e9
     if chosen.flops is not None and chosen.parameters:

@@ -25,9 +25,10 @@ from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
 from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
-from unstale.training.strategies import STRATEGIES, find_strategy
+from unstale.training.strategies import find_strategy
 
 _LOG = logging.getLogger(__name__)
+_REFRESHED = {"exhaustive", "stochastic"}  # as often as --refresh says
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
 _OURS = {
     "max_steps": "--steps",
@@ -96,11 +97,11 @@ def chosen_filters(chosen: Filtering) -> Filters:
 def warn_of_refreshes(chosen: options.Train | Rag, strategies: Sequence[str]) -> None:
     """Say what a number of refreshes means, if it looks like one of steps between them."""
     times, steps = chosen.refresh, chosen.steps
-    if not any(name in STRATEGIES and STRATEGIES[name].scheduled for name in strategies):
+    if not _REFRESHED & set(strategies):
         return
     if times == 1:
         _LOG.warning("--refresh 1: the only refresh comes after the last step, and trains nothing")
-    if isinstance(times, int) and times != type(chosen).refresh and 10 * times > steps:
+    elif isinstance(times, int) and times != type(chosen).refresh and 10 * times > steps:
         _LOG.warning(
             "--refresh %d means %d refreshes in %d steps; for one after every so many steps write "
             "--refresh 0-%d:%d",

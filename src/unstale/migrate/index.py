@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from unstale.buffer.stored import Stored
 from unstale.migrate.learn import Learned
 from unstale.migrate.source import CHUNK, Source
 from unstale.migrate.write import write_vectors
@@ -45,6 +47,8 @@ def index_chunks(
                 corrected = corrector(torch.from_numpy(stale))
             here = ((known.rows >= start) & (known.rows < start + len(stale))).nonzero()[:, 0]
             corrected[known.rows[here] - start] = known.fresh[here]
+            if source.dtype == np.int8:  # as it will be written
+                corrected = Stored.of(corrected, "int8").between(0, len(corrected))
             bar.update(len(stale))
             yield start, corrected
 

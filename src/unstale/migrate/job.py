@@ -23,6 +23,7 @@ from unstale.migrate.source import Source
 from unstale.migrate.validate import Pairs, neighbour_overlap
 
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
+ASKING = 500  # held-out targets, the most, that ask where there are no queries
 DEPTH = 10  # the least neighbours of a query that count as found
 
 
@@ -168,7 +169,8 @@ def validate(
     cosine = torch.cosine_similarity(seen, sample.fresh[held]).numpy()
     intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
     # Without queries, held-out targets ask: their fresh vectors are as good as any new text's.
-    queries = asked.check if asked.check is not None else sample.fresh[held]
+    asking = asked.check is None
+    queries = sample.fresh[held][:ASKING] if asked.check is None else asked.check
     known = sample.known()
 
     def pieces() -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
@@ -177,7 +179,7 @@ def validate(
 
     pairs = Pairs(seen, sample.fresh[held])
     intervals[f"overlap@{k}"], found = neighbour_overlap(
-        queries, pieces, known.rows, known.fresh, pairs, k
+        queries, pieces, known.rows, known.fresh, pairs, k, asking=asking
     )
     if asked.qrels is not None and asked.rows is not None:  # only the queries are a sample here
         recall = measure(asked.qrels, asked.rows, found)["recall@10"]

@@ -8,7 +8,7 @@ in common does not change their order, so everything is compared within a query.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 NEAR = 1.0  # deviations above a query's mean score from which a target counts as near
@@ -19,6 +19,7 @@ class Law(NamedTuple):
     """A parabola with scatter, of scores in deviations from each query's mean."""
 
     least: float  # the score from which on it holds
+    most: float  # the highest that it was learned from
     bend: Float[Tensor, "2"]  # of the score and of its square
     scatter: Float[Tensor, "2"]  # log variance: at a score of 0, and its slope
     residuals: Float[Tensor, " r"]  # in units of the scatter
@@ -27,14 +28,28 @@ class Law(NamedTuple):
     now: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # and of fresh ones
 
     @classmethod
-    def fit(cls, corrected: Float[Tensor, "q h"], fresh: Float[Tensor, "q h"]) -> "Law":
-        """Learn from the scores that queries give to held-out targets."""
+    def fit(
+        cls,
+        corrected: Float[Tensor, "q h"],
+        fresh: Float[Tensor, "q h"],
+        valid: Bool[Tensor, "q h"],
+        least: float = NEAR,
+    ) -> "Law":
+        """Learn from the scores that queries give to held-out targets.
+
+        Args:
+            corrected: Scores of the vectors that the corrector made.
+            fresh: Of those that the new encoder makes.
+            valid: Not the pairs of a target that asks with itself.
+            least: Learn from targets so many deviations above a query's mean score, if there are
+                some.
+        """
         corrected, fresh = corrected.double(), fresh.double()
-        then, now = _moments(corrected), _moments(fresh)
+        then, now = _moments(corrected, valid), _moments(fresh, valid)
         x, y = (corrected - then[0]) / then[1], (fresh - now[0]) / now[1]
-        least, near = NEAR, x > NEAR
+        near = valid & (x > least)
         if int(_several(near).sum()) < FEWEST:
-            least, near = -torch.inf, torch.ones_like(near)
+            least, near = -torch.inf, valid
         terms = torch.stack([x, x.square()], dim=2)
         middle, level = _mean(terms, near[:, :, None]), _mean(y, near)
         several = _several(near)
@@ -50,7 +65,8 @@ class Law(NamedTuple):
         lonely = ~near.any(dim=1, keepdim=True)  # a query that no held-out target is near to
         level = torch.where(lonely, level[~lonely].mean(), level)
         residuals = error / (0.5 * at @ scatter).exp() if len(error) else torch.zeros(1)
-        return cls(least, bend, scatter, residuals, level, then, now)
+        most = float(x[several].max()) if len(error) else 0.0
+        return cls(least, most, bend, scatter, residuals, level, then, now)
 
     def draw(
         self, corrected: Float[Tensor, "q n"], luck: Float[Tensor, "q n"]
@@ -64,8 +80,8 @@ class Law(NamedTuple):
         vertex = -first / (2 * second) if second else -torch.inf
         # A higher corrected score is never a lower fresh one for the bend.
         rising = x.clamp(max=vertex) if second < 0 else x.clamp(min=vertex)
-        width = (0.5 * (self.scatter[0] + self.scatter[1] * x)).exp()
-        residual = self.residuals[(luck * len(self.residuals)).long()]
+        width = (0.5 * (self.scatter[0] + self.scatter[1] * x.clamp(max=self.most))).exp()
+        residual = self.residuals[(luck.double() * len(self.residuals)).long()]
         y = self.level + first * rising + second * rising.square() + width * residual
         return torch.where(x > self.least, y * self.now[1] + self.now[0], -torch.inf).float()
 
@@ -75,11 +91,11 @@ def _several(chosen: Tensor) -> Tensor:
     return chosen & (chosen.sum(dim=1, keepdim=True) > 1)
 
 
-def _mean(values: Tensor, near: Tensor) -> Tensor:
-    """Return the mean over the near targets of each query; 0 without any."""
-    return (values * near).sum(dim=1, keepdim=True) / near.sum(dim=1, keepdim=True).clamp(min=1)
+def _mean(values: Tensor, valid: Tensor) -> Tensor:
+    """Return the mean over the valid targets of each query; 0 without any."""
+    return (values * valid).sum(dim=1, keepdim=True) / valid.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def _moments(scores: Tensor) -> tuple[Tensor, Tensor]:
-    mean = scores.mean(dim=1, keepdim=True)
-    return mean, scores.std(dim=1, keepdim=True, correction=0).clamp(min=1e-9)
+def _moments(scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    mean = _mean(scores, valid)
+    return mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9)

@@ -14,13 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.migrate.interval import Interval
-from unstale.migrate.law import Law
+from unstale.migrate.law import NEAR, Law
 from unstale.search.best import TopK, merge, merge_best, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
-LEAST_GROUPS = 3  # fewer held-out targets, once others were embedded for real, tell nothing
 LEAST_FOUND = 10  # targets for each query: recall@10 needs them
 REACH = 2048  # targets of a query, the best as corrected, that may be its true neighbours
+FAR = 20  # a corpus of fewer times k targets has its neighbours not only near a query
 Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
 
 
@@ -39,6 +39,8 @@ def neighbour_overlap(
     pairs: Pairs,
     k: int = 10,
     seed: int = 0,
+    *,
+    asking: bool = False,
 ) -> tuple[Interval, TopK]:
     """Estimate how much of the true top k of the whole corpus the new index finds.
 
@@ -52,28 +54,35 @@ def neighbour_overlap(
         pairs: Of held-out targets.
         k: How many neighbours.
         seed: Of the draws.
+        asking: Whether the queries are the first of the held-out targets.
 
     Returns:
         The estimate, and what the new index finds: at least ten targets, if there are so many.
     """
     found = unseen = nothing(queries)
+    rows_seen = 0
     for start, vectors in corrected():
         scores = queries @ vectors.T
         found = merge(found, scores, start, max(k, LEAST_FOUND))
         here = (rows >= start) & (rows < start + len(vectors))
         scores[:, rows[here] - start] = -torch.inf
-        unseen = merge(unseen, scores, start, REACH)
+        unseen = merge(unseen, scores, start, max(REACH, 4 * k))
+        rows_seen += len(vectors)
     top = TopK(found.scores[:, :k], found.rows[:, :k])
     best = (queries @ fresh.T).topk(min(k, len(rows)), dim=1)
     known = TopK(best.values, rows[best.indices])
 
     generator = torch.Generator().manual_seed(seed)
-    luck = torch.rand(unseen.scores.shape, generator=generator)  # the same for all laws
     group = torch.randperm(len(pairs.fresh), generator=generator) % min(GROUPS, len(pairs.fresh))
     then, now = queries @ pairs.corrected.T, queries @ pairs.fresh.T
+    own = torch.zeros_like(now, dtype=torch.bool)
+    if asking:  # a target is nearest to itself, as no other is to it
+        own.fill_diagonal_(True)
+    least = NEAR if k * FAR <= rows_seen else -torch.inf
 
     def overlap(some: Tensor) -> Float[Tensor, " q"]:
-        law = Law.fit(then[:, some], now[:, some])
+        law = Law.fit(then[:, some], now[:, some], ~own[:, some], least)
+        luck = torch.rand(unseen.scores.shape, generator=generator)  # whose noise counts, too
         drawn = law.draw(unseen.scores, luck)
         imagined = drawn.topk(min(k, drawn.shape[1]), dim=1)
         true = TopK(imagined.values, unseen.rows.gather(1, imagined.indices))
@@ -81,7 +90,7 @@ def neighbour_overlap(
 
     whole = overlap(torch.ones_like(group, dtype=torch.bool))
     count = int(group.max()) + 1
-    if len(whole) == 1 or count <= LEAST_GROUPS:
+    if len(whole) == 1 or count < GROUPS:  # of so few nothing can be told
         return Interval.around(float(whole.mean()), float("inf"), 1), found
     parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())

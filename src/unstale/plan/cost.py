@@ -165,7 +165,8 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
         cost("stale", "exact", stale, buffer, 1.0),
         *(corrected("corrected", search, job.candidates) for search in modes),
         *(corrected("corrected-free", search, batch) for search in modes),  # labels alone
-        cost("exhaustive", "exact", stale, buffer, 1.0 + job.refreshes),
+        # A buffer that is refreshed is not int8.
+        cost("exhaustive", "exact", stale, max(2 * rows, buffer), 1.0 + job.refreshes),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from unstale.buffer.stored import BYTES, Precision
+from unstale.buffer.stored import DTYPES, Precision
 from unstale.corrector.network import Corrector
 from unstale.machine import free_memory
 from unstale.search.exact import Exact, Search
@@ -50,7 +50,8 @@ def choose(
     widths = [dim, *hidden, min(dim, queries)]
     network = 2 * sum(a * b for a, b in pairwise(widths))
     exact, scan = float(targets) * network, 2.0 * targets * dim * queries
-    fits = [p for p in BYTES if memory is None or targets * dim * BYTES[p] <= _SHARE * memory]
+    room = float("inf") if memory is None else _SHARE * memory
+    fits = [p for p, dtype in DTYPES.items() if targets * dim * dtype.itemsize <= room]
     if exact <= _SMALL:
         return Choice("exact", "float32", f"{exact:.1e} operations a search are few")
     if targets >= _CELLS_NEED and scan >= _SCAN and fits:
@@ -92,7 +93,7 @@ def settle_choice(
 
 
 def said(choice: Choice) -> Choice:
-    """Return a choice, and say what it is."""
+    """Return a choice, and say what it is: none is made in silence."""
     snapshot = "" if choice.mode == "exact" else f", a snapshot in {choice.precision}"
     _LOG.warning("search: %s%s: %s", choice.mode, snapshot, choice.why)
     return choice

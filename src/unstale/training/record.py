@@ -117,7 +117,7 @@ def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
         if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
             try:
                 search.load_state_dict(known)
-            except (KeyError, ValueError):
+            except (KeyError, RuntimeError, ValueError):
                 rule = "the state of its search is that of another version of unstale"
                 raise InputError(f"{folder}: {rule}; go on with that one, or start anew") from None
         else:
