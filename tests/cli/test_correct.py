@@ -121,6 +121,16 @@ def test_bad_vectors_are_refused_before_any_work(
     assert not (tmp_path / "new").exists()
 
 
+def test_nothing_is_written_into_what_is_read(
+    old: Path, beir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buffer = old.parent / "buffer"
+    for output, read in ((buffer / "new", buffer), (beir / "new", beir)):
+        assert correct(buffer, beir, output, "--count", "100") == 2
+        assert f"--output {output} lies in {read}, which is only read" in capsys.readouterr().err
+        assert not output.exists()
+
+
 def test_bad_flags_are_refused(
     old: Path, beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,8 +148,11 @@ def test_bad_flags_are_refused(
         (("--count", "80", "--seconds", "9"), "by one flag, not by --count 80 and --seconds 9"),
         (("--count", "80", "--fraction", "0.9"), "not by --fraction 0.9 and --count 80"),
         (("--seconds", "1e-9"), "--seconds 1e-09 at "),
-        (("--count", "80", "--k", "0"), "--k must be from 1 to 120, the targets, got 0"),
-        (("--count", "80", "--k", "121"), "--k must be from 1 to 120, the targets, got 121"),
+        (("--count", "80", "--k", "0"), "--k must be from 1 to 119, fewer than the targets, got 0"),
+        (
+            ("--count", "80", "--k", "120"),
+            "--k must be from 1 to 119, fewer than the targets, got 120",
+        ),
         (("--count", "80", "--queries", "-1"), "--queries must be at least 1, got -1"),
         (("--count", "80", "--corrector-hidden", "0"), "--corrector-hidden must be at least 1"),
         (("--count", "80", "--scale", "0"), "--scale must be above 0 and finite, got 0"),

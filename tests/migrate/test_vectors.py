@@ -141,6 +141,10 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     torch_save_file({"vectors": torch.ones(3, 2).bfloat16()}, tmp_path / "bf16.safetensors")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "none.parquet")
     pq.write_table(pa.table({"vector": [[1.0]], "embedding": [[1.0]]}), tmp_path / "both.parquet")
+    pq.write_table(pa.table({"vector": [None, [1.0]]}), tmp_path / "null.parquet")
+    pq.write_table(
+        pa.table({"vector": pa.array([[], []], pa.list_(pa.float32()))}), tmp_path / "thin.parquet"
+    )
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     (tmp_path / "bad.faiss").write_bytes(b"xxxx")
     (tmp_path / "v.txt").write_text("1 2 3")
@@ -156,6 +160,8 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
         "bf16.safetensors": "expected F16, F32, F64 numbers, found BF16",
         "both.parquet": "has the columns vector and embedding: keep one",
         "none.parquet": "no column vector or embedding.*it has id",
+        "null.parquet": "null.parquet, row 0: no vector",
+        "thin.parquet": "thin.parquet, row 0: no vector",
         "bad.parquet": "not a parquet file",
         "bad.faiss": "not a faiss index",
         "v.txt": "unknown format '.txt'",
@@ -165,6 +171,15 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     for name, message in cases.items():
         with pytest.raises(InputError, match=message):
             open_vectors(tmp_path / name)
+
+
+def test_an_index_that_would_end_the_process_is_named(tmp_path: Path) -> None:
+    index = faiss.IndexIVFPQFastScan(faiss.IndexFlatL2(DIM), DIM, 2, 2, 4)
+    index.train(VECTORS)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "fast.faiss"))
+    with pytest.raises(InputError, match="IndexIVFPQFastScan cannot return its vectors"):
+        open_vectors(tmp_path / "fast.faiss")
 
 
 def test_an_index_that_cannot_return_its_vectors_is_named(tmp_path: Path) -> None:

@@ -140,6 +140,9 @@ def _write(output: Path, results: dict[str, Any]) -> None:
 
 def _open(chosen: options_correct.Correct, *, dry: bool = False) -> Path:
     reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
+    for read in filter(None, reads[:2]):
+        if Path(chosen.output).resolve().is_relative_to(Path(read).resolve()):
+            raise InputError(f"--output {chosen.output} lies in {read}, which is only read")
     return open_output(
         chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
     )

@@ -1,5 +1,6 @@
 """Which flags of `unstale correct` cannot be meant, alone or together?"""
 
+import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from unstale.migrate.faiss_source import load_faiss
 from unstale.migrate.sample import sample_size
 from unstale.migrate.source import Source
 
+_LOG = logging.getLogger(__name__)
 FRACTION = 0.05  # of the targets, if nothing is said
 
 
@@ -32,13 +34,16 @@ def with_run(chosen: Correct) -> Correct:
 def check_flags(chosen: Correct, source: Source) -> None:
     """Refuse what cannot be meant, before anything is loaded or written."""
     for flag, value, most in (
-        ("k", chosen.k, source.rows),
+        ("k", chosen.k, source.rows - 1),
         ("queries", chosen.queries, None),
         ("corrector-hidden", chosen.corrector_hidden, None),
     ):
         if value < 1 or value > (most or value):
-            rule = f"from 1 to {most}, the targets" if most else "at least 1"
+            rule = f"from 1 to {most}, fewer than the targets" if most else "at least 1"
             raise InputError(f"--{flag} must be {rule}, got {value}")
+    if 10 * chosen.k > source.rows:
+        chance = f"{chosen.k / source.rows:.2f} by chance alone"
+        _LOG.warning("--k %d: of %d targets any index finds %s", chosen.k, source.rows, chance)
     if not 0 < chosen.scale < math.inf:
         raise InputError(f"--scale must be above 0 and finite, got {chosen.scale}")
     if chosen.run and chosen.method != "auto":

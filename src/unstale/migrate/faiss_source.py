@@ -46,16 +46,18 @@ class FaissSource(Source):
         self.metric = int(self.index.metric_type)
         if not self.rows:
             raise InputError(f"{path}: the index is empty")
+        rule = "cannot return its vectors; a flat, IVF-flat or HNSW-flat index can"
+        if "FastScan" in self.kind:  # to ask it would end the process
+            raise InputError(f"{path}: an index of type {self.kind} {rule}")
         if hasattr(self.inner, "make_direct_map"):
             try:
                 self.inner.make_direct_map()
             except RuntimeError:
-                rule = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
-                raise InputError(f"{path}: an index of type {self.kind} with {rule}") from None
+                ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
+                raise InputError(f"{path}: an index of type {self.kind} with {ids}") from None
         try:
             self.inner.reconstruct(0)
         except RuntimeError:
-            rule = "cannot return its vectors; a flat, IVF-flat or HNSW-flat index can"
             raise InputError(f"{path}: an index of type {self.kind} {rule}") from None
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:

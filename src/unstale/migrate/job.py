@@ -169,7 +169,7 @@ def validate(
     cosine = torch.cosine_similarity(seen, sample.fresh[held]).numpy()
     intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
     # Without queries, held-out targets ask: their fresh vectors are as good as any new text's.
-    asking = asked.check is None
+    asking = torch.from_numpy(sample.rows)[held][:ASKING] if asked.check is None else None
     queries = sample.fresh[held][:ASKING] if asked.check is None else asked.check
     known = sample.known()
 

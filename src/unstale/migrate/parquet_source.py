@@ -48,7 +48,9 @@ class ParquetSource(Source):
         first = next(self.file.iter_batches(1, columns=[self.column]), None)
         if first is None or not len(first):
             raise InputError(f"{path} has no rows")
-        self.dim = len(first.column(0)[0])
+        self.dim = len(first.column(0)[0].as_py() or ())
+        if not self.dim:
+            raise InputError(f"{path}, row 0: no vector")
 
     def tables(
         self, size: int = CHUNK, columns: list[str] | None = None

@@ -40,7 +40,7 @@ def neighbour_overlap(
     k: int = 10,
     seed: int = 0,
     *,
-    asking: bool = False,
+    asking: Int[Tensor, " q"] | None = None,
 ) -> tuple[Interval, TopK]:
     """Estimate how much of the true top k of the whole corpus the new index finds.
 
@@ -54,7 +54,8 @@ def neighbour_overlap(
         pairs: Of held-out targets.
         k: How many neighbours.
         seed: Of the draws.
-        asking: Whether the queries are the first of the held-out targets.
+        asking: The rows of the queries, if they are the first of the held-out targets: none of them
+            is its own neighbour.
 
     Returns:
         The estimate, and what the new index finds: at least ten targets, if there are so many.
@@ -63,20 +64,25 @@ def neighbour_overlap(
     rows_seen = 0
     for start, vectors in corrected():
         scores = queries @ vectors.T
+        if asking is not None:
+            _leave_out(scores, asking - start)
         found = merge(found, scores, start, max(k, LEAST_FOUND))
         here = (rows >= start) & (rows < start + len(vectors))
         scores[:, rows[here] - start] = -torch.inf
         unseen = merge(unseen, scores, start, max(REACH, 4 * k))
         rows_seen += len(vectors)
     top = TopK(found.scores[:, :k], found.rows[:, :k])
-    best = (queries @ fresh.T).topk(min(k, len(rows)), dim=1)
+    fresh_scores = queries @ fresh.T
+    if asking is not None:
+        fresh_scores[asking[:, None] == rows] = -torch.inf
+    best = fresh_scores.topk(min(k, len(rows)), dim=1)
     known = TopK(best.values, rows[best.indices])
 
     generator = torch.Generator().manual_seed(seed)
     group = torch.randperm(len(pairs.fresh), generator=generator) % min(GROUPS, len(pairs.fresh))
     then, now = queries @ pairs.corrected.T, queries @ pairs.fresh.T
     own = torch.zeros_like(now, dtype=torch.bool)
-    if asking:  # a target is nearest to itself, as no other is to it
+    if asking is not None:  # a target is nearest to itself, as no other is to it
         own.fill_diagonal_(True)
     least = NEAR if k * FAR <= rows_seen else -torch.inf
 
@@ -97,6 +103,12 @@ def neighbour_overlap(
     variance = float(whole.var()) / len(whole) + spread
     freedom = count - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
+
+
+def _leave_out(scores: Float[Tensor, "q n"], own: Int[Tensor, " q"]) -> None:
+    """Take from each query's scores that of its own column, if it is among them."""
+    here = ((own >= 0) & (own < scores.shape[1])).nonzero()[:, 0]
+    scores[here, own[here]] = -torch.inf
 
 
 def _shared(found: TopK, true: TopK) -> Float[Tensor, " q"]:

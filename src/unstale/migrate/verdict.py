@@ -24,9 +24,11 @@ def verdict(
     """
     full = embedding / embedded * targets
     spent = embedding + fitting + correcting
-    if overlap.low >= GOOD:
+    if spent >= full:
+        advice = "embed everything: it takes no longer"
+    elif overlap.low >= GOOD:
         advice = "use it as it is"
-    elif overlap.high >= USABLE:
+    elif overlap.value >= USABLE:
         advice = "serve it while the rest is re-embedded, or embed a larger sample"
     else:
         advice = "embed a larger sample, or everything: most neighbours would differ"
