@@ -82,7 +82,7 @@ def test_small_buffers_are_searched_exactly(
 
 
 @pytest.mark.parametrize(("mode", "promise"), [("exact", 1.0), ("rolling", 0.99), ("ivf", 0.95)])
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(40, 400),
