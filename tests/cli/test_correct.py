@@ -31,7 +31,7 @@ def old(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def correct(old: Path, beir: Path, output: Path, *more: str) -> int:
+def correct(old: Path, beir: Path | str, output: Path, *more: str) -> int:
     words = ["correct", "--vectors", str(old), "--data", str(beir), "--output", str(output)]
     return main([*words, *more])
 
@@ -125,8 +125,13 @@ def test_nothing_is_written_into_what_is_read(
     old: Path, beir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     buffer = old.parent / "buffer"
-    for output, read in ((buffer / "new", buffer), (beir / "new", beir)):
-        assert correct(buffer, beir, output, "--count", "100") == 2
+    named = f"beir:{beir}"
+    for output, data, read in (
+        (buffer / "new", beir, buffer),
+        (beir / "new", beir, beir),
+        (beir / "new", named, named),
+    ):
+        assert correct(buffer, data, output, "--count", "100") == 2
         assert f"--output {output} lies in {read}, which is only read" in capsys.readouterr().err
         assert not output.exists()
 
@@ -260,7 +265,21 @@ def test_a_faiss_index_must_rank_as_the_new_encoder_does(
     # Of unit vectors the order is the same.
     assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", *words, str(bert_folder)) == 0
     assert "is an IndexIVFFlat; the new index will be flat" in caplog.text
+    assert "keeps its vectors rounded" not in caplog.text
     assert faiss.read_index(str(tmp_path / "new" / "vectors.faiss")).metric_type == faiss.METRIC_L2
+
+
+def test_an_index_of_rounded_vectors_is_pointed_out(
+    old: Path, beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vectors = np.load(old)
+    index = faiss.index_factory(vectors.shape[1], "SQ8", faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "old.faiss"))
+    words = ("--count", "80", "--method", "linear")
+    assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", *words) == 0
+    assert "an IndexScalarQuantizer keeps its vectors rounded" in caplog.text
 
 
 def test_the_old_vectors_are_not_overwritten(

@@ -24,6 +24,11 @@ def test_an_unknown_experiment_or_setting_is_refused(
     words = ["experiment", "toy-circle", "--set.colour", "red", "--output", str(tmp_path / "a")]
     assert main(words) == 2
     assert "toy-circle has no setting colour; it takes epochs, seed" in capsys.readouterr().err
+    for wrong in ("0", "-3", "many", "2.5"):
+        words = ["experiment", "generalization", "--set.queries", wrong, "--output", "a"]
+        assert main(words) == 2
+        rule = f"--set.queries {wrong}: expected a whole number, at least 1"
+        assert rule in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
 
 

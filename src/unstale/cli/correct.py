@@ -14,7 +14,7 @@ from unstale.cli import options_correct
 from unstale.cli.correct_flags import check_flags, re_embed_count, sampled, with_run
 from unstale.cli.correct_queries import ask, part_queries
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import is_finished, open_output, save_config
+from unstale.cli.folders import is_finished, open_output, place_of, save_config
 from unstale.cli.run_folder import run_corrector
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
@@ -141,7 +141,7 @@ def _write(output: Path, results: dict[str, Any]) -> None:
 def _open(chosen: options_correct.Correct, *, dry: bool = False) -> Path:
     reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
     for read in filter(None, reads[:2]):
-        if Path(chosen.output).resolve().is_relative_to(Path(read).resolve()):
+        if Path(chosen.output).resolve().is_relative_to(place_of(read).resolve()):
             raise InputError(f"--output {chosen.output} lies in {read}, which is only read")
     return open_output(
         chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
@@ -174,6 +174,11 @@ def _check_faiss(
             "%s is an %s; the new index will be flat: its structure is of the old vectors",
             source.path, source.kind,
         )  # fmt: skip
+    if "Flat" not in source.kind:
+        _LOG.warning(
+            "an %s keeps its vectors rounded: the corrector starts from what is left of them",
+            source.kind,
+        )
 
 
 def _affordable(

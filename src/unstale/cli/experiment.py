@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from inspect import signature
+from typing import Any
 
 from unstale.cli import options
 from unstale.cli.folders import abandon, open_output, save_config
@@ -34,12 +35,14 @@ def run(chosen: options.Experiment) -> None:
     open_output(where, overwrite=chosen.overwrite, resume=chosen.resume, dry=True)
     module, function = EXPERIMENTS[chosen.name].split(":")
     study = getattr(import_module(module), function)
-    takes = set(signature(study).parameters) - {"output"}
+    defaults = {k: p.default for k, p in signature(study).parameters.items() if k != "output"}
     given = {"seed": chosen.seed, "data": chosen.data, "train": chosen.train or None, **chosen.set}
     settings = {name: value for name, value in given.items() if value is not None}
-    if unknown := sorted(set(settings) - takes):
-        rule = f"it takes {', '.join(sorted(takes))}"
+    if unknown := sorted(settings.keys() - defaults):
+        rule = f"it takes {', '.join(sorted(defaults))}"
         raise InputError(f"{chosen.name} has no setting {', '.join(unknown)}; {rule}")
+    for name, value in settings.items():
+        _check_count(name, value, defaults[name])
     output = open_output(where, overwrite=chosen.overwrite, resume=chosen.resume)
     save_config(output, "experiment", chosen)
     try:
@@ -50,3 +53,10 @@ def run(chosen: options.Experiment) -> None:
     for name, value in results.get("summary", {}).items():
         print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
     print(f"seconds: {results['seconds']:.0f}\nresults: {output / 'results.json'}")
+
+
+def _check_count(name: str, value: Any, default: Any) -> None:  # noqa: ANN401 - any setting
+    """Refuse none of what there must be some of: epochs, queries, resamples."""
+    counts = type(default) is int and name != "seed"
+    if counts and (type(value) is not int or value < 1):
+        raise InputError(f"--set.{name} {value}: expected a whole number, at least 1")

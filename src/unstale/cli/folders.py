@@ -57,7 +57,7 @@ def open_output(
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
     for needed in needs if used and overwrite else ():
-        if needed and _place(needed).resolve().is_relative_to(folder.resolve()):
+        if needed and place_of(needed).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder
@@ -76,7 +76,7 @@ def abandon(folder: Path) -> None:
         _empty(folder)
 
 
-def _place(name: str) -> Path:
+def place_of(name: str) -> Path:
     """Return the path in a name of data, a model or a buffer."""
     from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
 
@@ -180,5 +180,5 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
 
 def _absolute_name(name: str) -> str:
     """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
-    place = _place(name)
+    place = place_of(name)
     return name.replace(str(place), str(place.resolve()), 1) if place.exists() else name
