@@ -33,6 +33,18 @@ def test_scores_are_products_with_what_is_read() -> None:
         torch.testing.assert_close(memory.scores(queries, chosen, 12), expected)
 
 
+def test_scores_of_pairs_are_those_of_a_querys_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    memory = ResidualMemory(9, 4, fade=10, first=100)
+    for step in (5, 7):
+        memory.write(100 + torch.randint(9, (3,)), torch.randn(3, 4), step)
+    queries, rows = torch.randn(5, 4), 100 + torch.randint(9, (5, 6))
+    expected = memory.scores(queries, torch.arange(100, 109), 12).gather(1, rows - 100)
+    for gathered in (2**22, 50, 1):  # at once, two columns at a time, one
+        monkeypatch.setattr("unstale.corrector.memory._GATHERED", gathered)
+        torch.testing.assert_close(memory.pair_scores(queries, rows, 12), expected)
+
+
 def test_a_checkpoint_holds_it() -> None:
     memory = ResidualMemory(5, 2, fade=10)
     memory.write(torch.tensor([3]), torch.ones(1, 2), step=7)

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import torch
+from tests.search.test_late import remembered
 from tests.search.test_modes import MODES, clustered, moved
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.sharded import load
+from unstale.buffer.sharded import ShardedBuffer, load
+from unstale.corrector.memory import ResidualMemory
 from unstale.distributed import barrier, rank, start
 from unstale.search.band import agreement
 from unstale.search.exact import Exact
@@ -22,15 +24,24 @@ def main(mode: str, output: Path) -> None:
     start("cpu")
     _, stale, network = clustered(4000, 32, seed=0)
     whole = TargetBuffer([stale])
-    search = search_in_place(load(whole, torch.device("cpu")), lambda b: MODES[mode](b, network))
+    buffer = load(whole, torch.device("cpu"))
+    assert isinstance(buffer, ShardedBuffer)
+    search = search_in_place(buffer, lambda b: MODES[mode](b, network))
+    rows, residual = torch.arange(4000), 0.2 * normalize(torch.randn(4000, 32))
+    memory = ResidualMemory(4000, 32, fade=100)
+    own = ResidualMemory(len(buffer.local), 32, fade=100, first=buffer.start)
+    for keeps in (memory, own):
+        keeps.write(rows, residual, step=0)
     held = []
     for step in range(40):
         moved(network, 0.004)
         queries = normalize(stale[torch.randint(4000, (8,))] + 0.6 * normalize(torch.randn(8, 32)))
         exclude = torch.full((8, 1), step)
         search.begin(step)
-        found = search.top_k(queries, 16, exclude).rows
-        held.append(agreement(found, Exact(whole, network).top_k(queries, 16, exclude).rows))
+        found = search.top_k(queries, 16, exclude, remembered(own, queries, step, True))
+        every = remembered(memory, queries, step, False)
+        exact = Exact(whole, network).top_k(queries, 16, exclude, every)
+        held.append(agreement(found.rows, exact.rows))
     if rank() == 0:
         output.write_text(str(sum(held) / len(held)))
     barrier()

@@ -16,6 +16,7 @@ from unstale.corrector.dots import dots
 from unstale.distributed import total
 from unstale.errors import InputError
 
+_GATHERED = 2**22  # floats to gather at once
 _NEVER = -1  # the step at which a target was encoded that never was
 
 
@@ -80,6 +81,19 @@ class ResidualMemory(nn.Module):
         turned[known.to(here)] = (self.residual[rows[known]] * weight).to(here) @ queries.T
         return turned.T.contiguous()
 
-    def _weight(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, " n"]:
+    def pair_scores(
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, "b m"], step: int
+    ) -> Float[Tensor, "b m"]:
+        """Compute the same of some rows of each query, which are kept in this process."""
+        here, own = queries.device, rows.to(self.residual.device) - self.first
+        found = torch.empty(rows.shape, device=here)
+        width = max(1, _GATHERED // (len(queries) * queries.shape[1]))
+        for start in range(0, rows.shape[1], width):
+            some = own[:, start : start + width]
+            residual = self.residual[some].to(here)  # (b, m, d)
+            found[:, start : start + width] = (residual @ queries[:, :, None])[:, :, 0]
+        return found * self._weight(own, step).to(here)
+
+    def _weight(self, rows: Int[Tensor, "*s"], step: int) -> Float[Tensor, "*s"]:
         age = (step - self.written[rows]).clamp(min=0)
         return torch.exp(age * (-1 / self.fade))

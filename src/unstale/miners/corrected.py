@@ -1,6 +1,7 @@
 """Corrected, the paper's method: search h(B), and train h on the candidates of every step."""
 
 import logging
+from functools import partial
 from typing import final
 
 import torch
@@ -78,6 +79,9 @@ class Corrected(Miner):
         if self.memory is not None:
             remembered = _Remembered(queries, self.memory, self.gumbel)
             draw = Draw(remembered, queries.step, queries.rows)
+            if self.gumbel is None:  # which does lift targets from far below
+                late = partial(self.memory.pair_scores, queries.vectors, step=queries.step)
+                draw = draw._replace(late=late)
         elif self.gumbel is not None:
             draw = Draw(self.gumbel, queries.step, queries.rows)
         return self.search.top_k(queries.vectors, k, queries.positives, draw).rows

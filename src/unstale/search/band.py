@@ -18,13 +18,20 @@ from unstale.search.vectors import CORRECTED, Vectors
 _ALWAYS = 2  # ranks on either side of the k-th that are reranked in any case, to measure the error
 
 
+class Beyond(NamedTuple):
+    """What a target that was not fetched may score: about so much, within a doubt of its own."""
+
+    score: Float[Tensor, "b 1"]
+    doubt: Float[Tensor, "b 1"]
+
+
 class Settled(NamedTuple):
     """An answer, and what was learned on the way.
 
     `error`: of approximate scores, as a deviation from each query's mean error. `excess`: what was
     reranked beyond what always is, which better approximations would save. `overlap`: of the
     checked queries' answers with those of a rerank of everything fetched. `exhausted`: the share
-    of queries for which the last that was fetched was still in doubt.
+    of queries for which what was not fetched is still in doubt.
     """
 
     best: TopK
@@ -37,6 +44,7 @@ class Settled(NamedTuple):
 
 def settle(
     approximate: TopK,
+    beyond: Beyond,
     k: int,
     tolerance: float,
     checked: Int[Tensor, " c"],
@@ -49,6 +57,7 @@ def settle(
 
     Args:
         approximate: Ranked targets of each query, more than k, best first.
+        beyond: What those that are not among them may score.
         k: How many to choose.
         tolerance: How near to the k-th score is in doubt.
         checked: Queries for which everything is reranked, to see what the others miss.
@@ -76,7 +85,8 @@ def settle(
         seen = _choose(some, exact[checked], narrow[checked], k)
         overlap = agreement(seen.rows, best.rows[checked])
     error = _error(exact - approximate.scores, wide)
-    exhausted = narrow[:, -1].float().mean().item()
+    doubt = beyond.doubt.square().add(tolerance**2).sqrt()  # of two independent errors
+    exhausted = (border - beyond.score <= doubt).float().mean().item()
     return Settled(best, error, int(wide.sum()), excess, overlap, exhausted)
 
 

@@ -1,5 +1,6 @@
 """Exact top-k: every target scored, a chunk at a time."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
@@ -20,11 +21,16 @@ _CHUNK_BYTES = 24 * 2**20  # measured: what stays in the last-level cache betwee
 
 
 class Draw(NamedTuple):
-    """Noise for a sample instead of a top-k: the generator, and what keys it."""
+    """What to add to scores: the generator, and what keys it.
+
+    `late` gives the same for some rows of each query, where an approximate search may leave it out
+    until it knows which targets are among the best.
+    """
 
     gumbel: Noise
     step: int
     queries: Int[Tensor, " b"]
+    late: Callable[[Int[Tensor, "b m"]], Float[Tensor, "b m"]] | None = None
 
 
 @runtime_checkable

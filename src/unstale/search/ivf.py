@@ -20,6 +20,7 @@ from unstale.search.band import settle
 from unstale.search.best import TopK, drop
 from unstale.search.cells import cell_count, make_cells
 from unstale.search.exact import Draw, check_k
+from unstale.search.late import add_late
 from unstale.search.linear import Landmarks
 from unstale.search.pace import Pace
 from unstale.search.snapshot import Part, Snapshot
@@ -122,11 +123,12 @@ class IVF:
         checked = self.pace.checked(max(self._step, 0), len(queries)).to(queries.device)
         cells, probed = self._choose(parts, min(k + width, len(self.buffer)), checked)
         fetch = k + width + max(k, self.pace.depth)
-        approximate = self._scan(parts, cells, probed, fetch, draw)
+        approximate, beyond = add_late(self._scan(parts, cells, probed, fetch, draw), draw)
         if exclude is not None:
             approximate = drop(approximate, exclude, max(k, approximate.rows.shape[1] - width))
         settled = settle(
             approximate,
+            beyond,
             k,
             self.pace.tolerance,
             checked,
@@ -194,7 +196,7 @@ class IVF:
             vectors = self._stored.between(start, stop)
             scores = torch.addmm(part.offset[query], part.queries[query], vectors.T)
             rows = self._order[start:stop]
-            if draw is not None:
+            if draw is not None and draw.late is None:
                 scores = scores + draw.gumbel(draw.step, draw.queries[query], rows)
             place = columns[query, rank][:, None] + torch.arange(stop - start, device=query.device)
             found.scores[query[:, None], place] = scores

@@ -13,6 +13,7 @@ from unstale.search.audit import audit, is_audited
 from unstale.search.band import settle
 from unstale.search.best import TopK, drop, merge, nothing
 from unstale.search.exact import Draw, check_k
+from unstale.search.late import add_late
 from unstale.search.linear import Landmarks
 from unstale.search.pace import Pace
 from unstale.search.snapshot import Snapshot
@@ -81,12 +82,13 @@ class Rolling:
         check_k(k, self.buffer)
         width = exclude.shape[1] if exclude is not None else 0
         fetch = min(k + width + max(k, self.pace.depth), len(self.buffer))
-        approximate = self._scan(queries, fetch, draw)
+        approximate, beyond = add_late(self._scan(queries, fetch, draw), draw)
         if exclude is not None:
             approximate = drop(approximate, exclude, max(k, fetch - width))
         checked = self.pace.checked(max(self._step, 0), len(queries)).to(queries.device)
         settled = settle(
             approximate,
+            beyond,
             k,
             self.pace.tolerance,
             checked,
@@ -110,7 +112,7 @@ class Rolling:
             chunks = span(part.vectors, part.start, part.stop, _CHUNK)
             for start, vectors in on_device(chunks, queries.device):
                 scores = dots(part.queries, vectors, part.offset[:, 0])
-                if draw is not None:
+                if draw is not None and draw.late is None:
                     rows = torch.arange(start, start + len(vectors), device=queries.device)
                     scores = scores + draw.gumbel(draw.step, draw.queries, rows)
                 best = merge(best, scores, start, k)

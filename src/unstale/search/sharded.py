@@ -54,7 +54,7 @@ class Sharded:
         width = exclude.shape[1] if exclude is not None else 0
         fetch = min(k + width, len(self.buffer.local))
         if draw is not None:
-            draw = Draw(_Moved(draw.gumbel, self.buffer.start), draw.step, draw.queries)
+            draw = _moved(draw, self.buffer.start)
         found = self.local.top_k(queries, fetch, None, draw)
         merged = self._merge(found, k + width)
         if isinstance(self.local, Rolling | IVF):  # exact near the k-th of its own rows only
@@ -85,6 +85,12 @@ class Sharded:
         local: Any = self.local
         if hasattr(local, "load_state_dict") and state:
             local.load_state_dict(state)
+
+
+def _moved(draw: Draw, start: int) -> Draw:
+    late = draw.late
+    moved = None if late is None else lambda rows: late(rows + start)
+    return draw._replace(gumbel=_Moved(draw.gumbel, start), late=moved)
 
 
 @final

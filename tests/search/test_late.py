@@ -1,0 +1,67 @@
+"""Residuals added to what was fetched only: hand arithmetic, and what is lost by it."""
+
+import pytest
+import torch
+from tests.search.test_modes import MODES, clustered, moved
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.memory import ResidualMemory
+from unstale.search.band import agreement
+from unstale.search.best import TopK
+from unstale.search.draws import Gumbel
+from unstale.search.exact import Draw, Exact
+from unstale.search.late import add_late
+
+
+def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_beyond() -> None:
+    found = TopK(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[5, 3, 9, 1]]))
+    added = {5: -0.4, 3: 0.0, 9: 0.3, 1: 0.1}
+    draw = Draw(
+        Gumbel(0, 1.0), 0, torch.zeros(1, dtype=torch.long),
+        late=lambda rows: torch.tensor([[added[r] for r in rows[0].tolist()]]),
+    )  # fmt: skip
+    ranked, beyond = add_late(found, draw)
+    assert ranked.rows.tolist() == [[9, 3, 1, 5]]
+    torch.testing.assert_close(ranked.scores, torch.tensor([[1.0, 0.8, 0.7, 0.5]]))
+    # 0.3 and 0.1: 0.2 on average, and as a deviation 0.1.
+    torch.testing.assert_close(beyond.score, torch.tensor([[0.6 + 0.2]]))
+    torch.testing.assert_close(beyond.doubt, torch.tensor([[2 * 0.1]]))
+    same, beyond = add_late(found, draw._replace(late=None))
+    assert same is found
+    assert (beyond.score.item(), beyond.doubt.item()) == (pytest.approx(0.6), 0.0)
+
+
+def remembered(memory: ResidualMemory, queries: Tensor, step: int, late: bool) -> Draw:
+    return Draw(
+        lambda step, some, rows: memory.scores(queries[some], rows, step),
+        step,
+        torch.arange(len(queries)),
+        (lambda rows: memory.pair_scores(queries, rows, step)) if late else None,
+    )
+
+
+@pytest.mark.parametrize("k", [4, 16])
+@pytest.mark.parametrize(("mode", "promise"), [("rolling", 0.985), ("ivf", 0.93)])
+def test_hardly_any_of_the_best_are_lost(mode: str, promise: float, k: int) -> None:
+    n, d, steps = 3000, 32, 40
+    _, stale, network = clustered(n, d, seed=0)
+    memory = ResidualMemory(n, d, fade=100)
+    memory.write(torch.arange(n)[::2], 0.5 * normalize(torch.randn(n // 2, d)), step=0)
+    search = MODES[mode](TargetBuffer([stale]), network)
+    held, forgotten = [], []
+    for step in range(steps):
+        moved(network, 0.004)
+        queries = normalize(stale[torch.randint(n, (8,))] + 0.6 * normalize(torch.randn(8, d)))
+        exact = Exact(search.buffer, network)  # type: ignore[attr-defined]
+        best = exact.top_k(queries, k, None, remembered(memory, queries, step, False)).rows
+        search.begin(step)
+        found = search.top_k(queries, k, None, remembered(memory, queries, step, True))
+        if step >= 10:  # by then it knows how deep to fetch
+            held.append(agreement(found.rows, best))
+            forgotten.append(agreement(exact.top_k(queries, k).rows, best))
+    assert sum(held) / len(held) >= promise
+    assert sum(forgotten) / len(forgotten) < 0.85  # so that there was something to remember
+    assert search.pace.depth > 32  # type: ignore[attr-defined]
+    assert search.pace.depth < n // 4  # type: ignore[attr-defined]
