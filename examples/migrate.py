@@ -15,10 +15,12 @@ from unstale.encoders.load import load_encoder
 from unstale.migrate.embed import Stages
 from unstale.migrate.index import write_index
 from unstale.migrate.job import Asked, draw_sample, learn_and_validate
-from unstale.migrate.vectors import open_vectors
+from unstale.migrate.vectors import check_texts, check_values, open_vectors
 
 vectors, data, name, count, output = sys.argv[1:]
 old, dataset, model = open_vectors(Path(vectors)), load_dataset(data), load_encoder(name)
+check_texts(old, dataset)
+check_values(old)
 
 # Queries judge the new index; their vectors must be of the new encoder.
 judged = dataset.split("test")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from unstale.cli.compare_rag import rag_flags
 from unstale.cli.main import main
+from unstale.cli.options import Compare
+from unstale.cli.options_rag import Rag
 from unstale.report.escape import escape
 
 FLAGS = "--k 2 --batch-size 8 --corrector-hidden 16 --probe-queries 4 --probe-targets 20".split()
@@ -69,6 +72,7 @@ def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, c
         (["compare", "--reader", "tiny", "--rag.seed", "3"], "--rag.seed: use --seed"),
         (["compare", "--reader", "tiny", "--hard-negatives", "9"], "means nothing with a --reader"),
         (["rag", "--trainer.max_steps", "9"], "--trainer.max_steps: use --steps"),
+        (["rag", "--trainer.num_train_epochs", "3"], "--trainer.num_train_epochs: use --steps"),
         (["compare", "--rag.k", "3"], "belong to a comparison with a --reader"),
     ],
 )
@@ -81,6 +85,12 @@ def test_bad_flags_are_one_clear_line(
     assert main(words) == 2
     assert message in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_a_comparison_leaves_to_rag_what_it_was_not_told() -> None:
+    flags = rag_flags(Compare(reader="tiny"))
+    assert flags.batch_size == Rag().batch_size
+    assert rag_flags(Compare(reader="tiny", batch_size=6)).batch_size == 6
 
 
 def test_ask_what_is_no_run(tmp_path: Path, capsys) -> None:

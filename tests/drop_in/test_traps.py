@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from unstale import FreshNegatives
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.hf import from_columns
-from unstale.encoders.load import load_encoder
+from unstale.encoders.load import load_encoder, tower_modules
 from unstale.errors import InputError
 from unstale.training.arguments import trainer_arguments
 from unstale.training.job import train
@@ -49,6 +49,18 @@ class Watch(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         self.left.append(any(p.grad is not None for p in own_weights(self.fresh.loss)))
+
+
+def test_a_frozen_target_tower_does_not_move(start, stock) -> None:
+    model = start(towers="separate")
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    options = {"strategy": "stale-frozen", "corrector_hidden": 24}
+    _, trainer = stock(model, options=options, router_mapping={"query": "query"})
+    trainer.train()
+    moved = {k for k, v in model.state_dict().items() if not torch.equal(v, before[k])}
+    assert moved
+    document = {id(p) for p in tower_modules(model, "document").parameters()}
+    assert not moved & {k for k, p in model.named_parameters() if id(p) in document}
 
 
 def state(fresh: FreshNegatives) -> dict[str, torch.Tensor]:

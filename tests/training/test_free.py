@@ -48,7 +48,10 @@ def test_free_negatives_teach_queries_and_only_queries(
     g = embed(model, preprocess(model, targets, "document"), "document", unit=True)
     extra = sorted(set(mined[0].flatten().tolist()) - set(labels[:, 1].tolist()))
     assert extra, "nothing was free"
-    free = loss.miner.network(loss.miner.buffer[torch.tensor(extra)]).detach()
+    view = lambda rows: loss.miner.network(loss.miner.buffer[rows]).detach()  # noqa: E731
+    distinct = labels[:, 1].unique(return_inverse=True)
+    missed = view(distinct[0]) - torch.zeros(len(distinct[0]), 16).index_copy(0, distinct[1], g)
+    free = view(torch.tensor(extra)) - missed.mean(dim=0).detach()
     # By hand, one query at a time; known positives are nobody's negatives.
     expected = []
     for i, (query, label) in enumerate(labels.tolist()):
@@ -71,6 +74,21 @@ def test_free_negatives_teach_queries_and_only_queries(
     assert not torch.allclose(
         gradient(found, model, "query"), gradient(in_batch["task_loss"], model, "query")
     )
+
+
+def test_what_is_common_to_all_cached_targets_teaches_nothing(
+    model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    features, labels = batch(model, dataset)
+    found = []
+    for shift in (0.0, 3.0):
+        torch.manual_seed(0)
+        loss = setup(model, dataset, "corrected", hard_negatives=0, free_negatives=3)
+        with torch.no_grad():  # as if the corrector were off by the same vector everywhere
+            loss.miner.network.layers[-1].bias.add_(shift * torch.ones(16))
+        value = loss([dict(features[0])], labels)["task_loss"]
+        found.append((value, gradient(value, model, "query")))
+    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
 
 
 def test_a_positive_is_no_free_negative_by_way_of_another_query(

@@ -65,5 +65,6 @@ def rag_flags(chosen: options.Compare) -> Rag:
     for name in own - known - {"model", "strategies", "seeds", "rag"}:
         if getattr(chosen, name) != getattr(usual, name):
             raise InputError(f"--{name.replace('_', '-')} means nothing with a --reader")
-    shared = {name: getattr(chosen, name) for name in own & known}
+    given = {name: getattr(chosen, name) for name in own & known}
+    shared = {name: value for name, value in given.items() if value is not None}
     return Rag(**{**shared, **chosen.rag, "retriever": chosen.model})

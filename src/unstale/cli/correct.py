@@ -31,7 +31,7 @@ from unstale.migrate.job import draw_sample, embed_more, learn_and_validate, val
 from unstale.migrate.learn import Learned
 from unstale.migrate.sample import sample_size
 from unstale.migrate.source import Source
-from unstale.migrate.vectors import BufferSource, check_values, open_vectors
+from unstale.migrate.vectors import check_texts, check_values, open_vectors
 from unstale.migrate.verdict import curve_table, verdict
 from unstale.report.migration import curve_svg
 from unstale.report.results import RESULTS
@@ -51,7 +51,7 @@ def run(chosen: options_correct.Correct) -> None:
         raise InputError("--vectors is required: the old vectors, or --run for a training run")
     source = open_vectors(Path(chosen.vectors))
     dataset = load_dataset(chosen.data, judged=False)
-    _check_texts(source, dataset)
+    check_texts(source, dataset)
     size = sampled(chosen, source)  # None: as many as the seconds allow
     wanted = re_embed_count(chosen, source.rows, size)
     check_flags(chosen, source)
@@ -146,18 +146,6 @@ def _open(chosen: options_correct.Correct, *, dry: bool = False) -> Path:
     return open_output(
         chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
     )
-
-
-def _check_texts(source: Source, dataset: RetrievalDataset) -> None:
-    if source.rows != len(dataset.targets):
-        counts = f"{source.rows} vectors, {dataset.name} {len(dataset.targets)} targets"
-        raise InputError(f"{source.path} has {counts}: row by row they must be the same")
-    if isinstance(source, BufferSource):
-        made_of = source.manifest["fingerprint"].get("texts")
-        if made_of != dataset.targets.digest:
-            raise InputError(
-                f"the buffer {source.path} was made of other texts than {dataset.name}"
-            )
 
 
 def _check_faiss(

@@ -32,6 +32,7 @@ _REFRESHED = {"exhaustive", "stochastic"}  # as often as --refresh says
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
 _OURS = {
     "max_steps": "--steps",
+    "num_train_epochs": "--steps",
     "output_dir": "--output",
     "save_total_limit": "--keep-checkpoints",
 }

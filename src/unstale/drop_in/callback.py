@@ -1,14 +1,16 @@
 """What a stock trainer must be told around each step, since it is not taught by a subclass."""
 
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers.base.sampler import BatchSamplers
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
+from unstale.integrity import read_object
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Steps
 from unstale.training.card import show_freshness
@@ -34,6 +36,7 @@ class KeepFresh(TrainerCallback):
         meter: Reads the freshness.
         meter_steps: Steps between readings; None for a tenth of the run.
         fade: Let the memory fade over the length of the run, which is known when it begins.
+        planned: The length that a schedule was made for, if there is one.
     """
 
     def __init__(
@@ -44,11 +47,13 @@ class KeepFresh(TrainerCallback):
         meter_steps: int | None,
         *,
         fade: bool,
+        planned: int | None,
     ) -> None:
         self.trainer = trainer
         self.loss = loss
         self.meter_steps = meter_steps
         self.fade = fade
+        self.planned = planned
         self.steps = Steps(trainer, loss, meter, meter_steps or 1)
 
     def on_train_begin(
@@ -59,6 +64,10 @@ class KeepFresh(TrainerCallback):
         for module in self.loss.miner.modules():
             if self.fade and isinstance(module, ResidualMemory):
                 module.fade = max(1, state.max_steps)
+        self._check_optimizer()
+        if self.planned not in (None, state.max_steps):
+            rule = "its schedule is of the run's whole length"
+            raise InputError(f"steps={self.planned}, but the run has {state.max_steps}: {rule}")
         self._forget()
         if state.global_step:
             load_own(self._checkpoint(args, state), self.loss)
@@ -99,6 +108,14 @@ class KeepFresh(TrainerCallback):
         corpus = str(self.loss.about["corpus"])
         show_freshness(self.trainer.model, corpus, self.loss.record.freshness)
 
+    def _check_optimizer(self) -> None:
+        """Refuse an optimizer that was made without the loss's own weights."""
+        optimizer: Any = self.trainer.optimizer
+        held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        if any(id(weight) not in held for weight in own_weights(self.loss)):
+            rule = 'add a group {"params": fresh.own_weights, "lr": fresh.corrector_lr}'
+            raise InputError(f"the given optimizer does not train the corrector: {rule}")
+
     def _forget(self) -> None:
         """Drop old gradients; the trainer's `zero_grad` reaches only the encoders'."""
         for weight in own_weights(self.loss):
@@ -110,9 +127,12 @@ class KeepFresh(TrainerCallback):
         places = [Path(named)] if isinstance(named, str) else []
         places.append(_folder(args, state))
         for place in places:
-            if (place / MINER_STATE).is_file():
+            if _steps(place) == state.global_step:
                 return place
         rule = "say where by the training argument resume_from_checkpoint"
+        whole = sorted(Path(args.output_dir or ".").glob("checkpoint-*"), key=_steps)
+        if whole and (steps := _steps(whole[-1])):
+            rule += f", or go on from step {steps}, {whole[-1]}"
         raise InputError(f"no corrector of step {state.global_step} in {places[-1]}; {rule}")
 
 
@@ -120,10 +140,18 @@ def _folder(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
 
 
+def _steps(checkpoint: Path) -> int:
+    """Return after how many steps the loss's own weights were saved; 0 if they were not."""
+    path = checkpoint / MINER_STATE
+    return int(read_object(path)["step"]) + 1 if path.is_file() else 0  # it began with that one
+
+
 def check_wrapping(trainer: SentenceTransformerTrainer, loss: nn.Module) -> None:
     """Refuse a trainer that would not train with this loss as it is."""
     own: object = trainer.loss
     if own is not loss:
         raise InputError("the trainer has another loss: give it `loss=fresh.loss`")
+    if trainer.args.batch_sampler == BatchSamplers.GROUP_BY_LABEL:
+        raise InputError("batch_sampler group_by_label: labels are rows here, and no classes")
     if trainer.args.n_gpu > 1:
         raise InputError("one process for each device: start several with torchrun")

@@ -7,6 +7,7 @@ trainer = fresh.attach(SentenceTransformerTrainer(model, args, fresh.dataset, lo
 ```
 """
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, final
 import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from torch import nn
 from tqdm import tqdm
 from transformers import set_seed
 
@@ -23,11 +25,13 @@ from unstale.buffer.embed import open_or_embed
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
 from unstale.data.dataset import ByQuery, Positives, RetrievalDataset
+from unstale.data.formats.columns import Columns
 from unstale.data.formats.hf import from_columns
 from unstale.data.tokens import TokenStore
 from unstale.drop_in.callback import KeepFresh, check_wrapping
-from unstale.encoders.embed import Task, embed_targets, is_cosine, prompt_of
-from unstale.encoders.load import silence_dropout
+from unstale.drop_in.routing import route
+from unstale.encoders.embed import Task, embed_targets, is_cosine
+from unstale.encoders.load import check_similarity, silence_dropout
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.integrity import digest
@@ -38,9 +42,11 @@ from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.own_weights import NAMES, own_weights
 from unstale.training.recipe import Recipe
-from unstale.training.settings import check_settings, negatives
-from unstale.training.start import default_batch, hold, training_rows
+from unstale.training.settings import check_settings, hidden_widths, negatives
+from unstale.training.start import default_batch, freeze_targets, hold, training_rows
 from unstale.training.strategies import build_miner, find_strategy
+
+_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -61,14 +67,15 @@ class FreshNegatives:
         hard_negatives: Targets mined and encoded for each query; by default the strategy's number.
         uniform_negatives: Targets drawn uniformly and encoded for each query, likewise.
         free_negatives: Targets mined for each query and not encoded, likewise.
-        given_negatives: Of the training set's own negatives, how many a query and step; None: all.
+        given_negatives: Of a query's own negatives in the training set, over all its rows, how many
+            to draw for a step; None: the most that a row has.
         share_candidates: Let all queries of a batch share their candidates.
         scale: The paper's beta; by default 20 for cosines, 1 for dot products.
         learn_scale: Train the scale, too.
         mini_batch_size: Texts encoded at a time (GradCache); 0 for all at once.
         matryoshka_dims: Also train vectors of the first so many dimensions.
         dropout: Keep the encoder's dropout, whose noise a corrector would chase; by default off.
-        corrector_hidden: Widths of the corrector's hidden layers.
+        corrector_hidden: Width of the corrector's hidden layer, or of several.
         corrector_lr: Learning rate of what the loss owns: the corrector, a learnt scale.
         corrector_weight: Weight of the corrector's loss.
         corrector_loss: `ce` or `mse`.
@@ -104,7 +111,7 @@ class FreshNegatives:
         mini_batch_size: int = 0,
         matryoshka_dims: Sequence[int] = (),
         dropout: bool = False,
-        corrector_hidden: tuple[int, ...] = (768,),
+        corrector_hidden: int | Sequence[int] = 768,
         corrector_lr: float = 1e-3,
         corrector_weight: float = 10.0,
         corrector_loss: LossName = "ce",
@@ -121,16 +128,21 @@ class FreshNegatives:
         seed: int = 0,
         progress: bool = True,
     ) -> None:
-        kind = find_strategy(strategy)
+        kind, hidden = find_strategy(strategy), hidden_widths(corrector_hidden)
         if steps is None and kind.scheduled:
             raise InputError(f"{strategy} acts at set steps: say how many there are by steps=")
+        check_similarity(model)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             # Its corrector would drift apart, and DDP cannot follow a step that mines midway.
             rule = "start `unstale train` by torchrun instead"
             raise InputError(f"fresh negatives in a script need it to be one process: {rule}")
         data, roles = from_columns(train_dataset, corpus, columns, progress=progress)
         given = ByQuery(data.split("train").negatives, len(data.queries))
-        given_negatives = given.most if given_negatives is None else given_negatives
+        if given_negatives is None:
+            given_negatives = _most_in_a_row(train_dataset, roles)
+            if given.most > given_negatives:
+                rule = f"{given_negatives} of them, as on one row, are drawn for it at a step"
+                _LOG.warning("a query has up to %d given negatives; %s", given.most, rule)
         check_settings(
             data,
             model,
@@ -145,7 +157,7 @@ class FreshNegatives:
             scale=scale,
             mini_batch_size=mini_batch_size,
             matryoshka_dims=matryoshka_dims,
-            corrector_hidden=corrector_hidden,
+            corrector_hidden=hidden,
             corrector_weight=corrector_weight,
             corrector_anchor=corrector_anchor,
             corrector_loss=corrector_loss,
@@ -159,6 +171,8 @@ class FreshNegatives:
         count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
         if not dropout:
             silence_dropout(model)
+        if kind.frozen:
+            freeze_targets(model)
         scale = scale or (20.0 if is_cosine(model) else 1.0)
         tokens = target_tokens(model, data, progress=progress)
         made_by = fingerprint(model, data.targets)
@@ -169,7 +183,7 @@ class FreshNegatives:
         choice = None
         if kind.searches and cache is not None:
             size = len(cache), cache.dim
-            choice = settle_choice(search, *size, corrector_hidden, batch, model.device)
+            choice = settle_choice(search, *size, hidden, batch, model.device)
         set_seed(seed)  # of the corrector's first weights
         miner = build_miner(
             strategy,
@@ -183,7 +197,7 @@ class FreshNegatives:
                 uniform_negatives=count.uniform,
                 given=given,
                 given_negatives=given_negatives,
-                corrector_hidden=corrector_hidden,
+                corrector_hidden=hidden,
                 corrector_loss=corrector_loss,
                 corrector_anchor=corrector_anchor,
                 memory=memory,
@@ -207,6 +221,7 @@ class FreshNegatives:
             matryoshka_dims=matryoshka_dims,
             learn_scale=learn_scale,
         )
+        self.loss.attached = False
         self.loss.about = {"strategy": strategy, "corpus": data.name, "targets": len(data.targets)}
         self.loss.record.identity = identity(data, data.split("train").pairs, None, choice) | {
             "buffer": digest(made_by)
@@ -221,6 +236,7 @@ class FreshNegatives:
         )
         self._meter_steps = meter_steps
         self._fade = steps is None
+        self._planned = steps if kind.scheduled else None
 
     def attach(self, trainer: SentenceTransformerTrainer) -> SentenceTransformerTrainer:
         """Teach a trainer that its loss owns weights, and how queries are encoded; return it."""
@@ -228,29 +244,29 @@ class FreshNegatives:
         if own_weights(self.loss):
             told: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
             trainer.args.learning_rate_mapping = {NAMES: self.corrector_lr} | told
-        self._route(trainer)
-        callback = KeepFresh(trainer, self.loss, self._meter, self._meter_steps, fade=self._fade)
+        route(trainer, self.tasks)
+        callback = KeepFresh(
+            trainer, self.loss, self._meter, self._meter_steps,
+            fade=self._fade, planned=self._planned,
+        )  # fmt: skip
         trainer.add_callback(callback)
+        self.loss.attached = True
         return trainer
 
-    def _route(self, trainer: SentenceTransformerTrainer) -> None:
-        """Give texts the prompt and the tower that `encode_query` and `encode_document` give."""
-        collator: Any = trainer.data_collator
-        mapping, prompts = dict(collator.router_mapping or {}), collator.prompts or {}
-        for column, task in self.tasks.items():
-            prompt = prompt_of(trainer.model, task)
-            asked = prompts if isinstance(prompts, str) else prompts.get(column, prompt)
-            if asked != prompt:
-                rule = "mined targets have the model's prompts: set them all there"
-                raise InputError(f"args.prompts gives {column!r} the prompt {asked!r}; {rule}")
-            if mapping.setdefault(column, task) != task:
-                raise InputError(f"router_mapping sends {column!r} to {mapping[column]!r}")
-        collator.router_mapping = mapping
-        if not isinstance(prompts, str):
-            own = {column: prompt_of(trainer.model, task) for column, task in self.tasks.items()}
-            collator.prompts = prompts | {
-                column: prompt for column, prompt in own.items() if prompt
-            }
+    @property
+    def own_weights(self) -> list[nn.Parameter]:
+        """Return the weights that are not the encoders', for an optimizer of your own."""
+        return own_weights(self.loss)
+
+
+def _most_in_a_row(rows: Dataset, roles: Columns) -> int:
+    """Count the negatives of the row that has most."""
+    columns = [rows[name] for name in roles.negatives]
+    return max((sum(map(_count, cells)) for cells in zip(*columns, strict=True)), default=0)
+
+
+def _count(cell: Any) -> int:  # noqa: ANN401 - a text, a list of texts, or nothing
+    return len(cell) if isinstance(cell, list) else int(bool(cell))
 
 
 def _embed(

@@ -80,6 +80,8 @@ class CrossScores:
                 convert_to_tensor=True,
                 show_progress_bar=False,
             )
+            if not scores.isfinite().all():  # the cache would keep it for ever
+                raise InputError("the cross-encoder gave a score that is not finite")
             fresh = dict(zip(new, scores.float().tolist(), strict=True))
             self.scored += len(fresh)
             with self._cache:
@@ -95,7 +97,7 @@ class CrossScores:
             some = keys[start : start + _ASK]
             marks = ",".join("?" * len(some))
             found = self._cache.execute(f"SELECT * FROM scores WHERE pair IN ({marks})", some)
-            known.update(found)
+            known.update((key, score) for key, score in found if score is not None)
         return known
 
 

@@ -50,9 +50,7 @@ def load_encoder(
         raise InputError(f"towers must be one of {', '.join(get_args(Towers))}, not {towers!r}")
     _check_device(device)
     model = _open(name, device, trust_remote_code).float()  # half precision would not train
-    if model.similarity_fn_name not in (None, "cosine", "dot"):
-        rule = "only cosine and dot product can be searched"
-        raise InputError(f"{name} compares by {model.similarity_fn_name}: {rule}")
+    check_similarity(model, name)
     if layers is not None:
         _keep_layers(model, layers, name)
     if towers == "separate" and not isinstance(model[0], Router):
@@ -65,6 +63,13 @@ def load_encoder(
     if not dropout:
         silence_dropout(model)
     return model
+
+
+def check_similarity(model: SentenceTransformer, name: str = "the model") -> None:
+    """Refuse a model whose similarity is no product of vectors."""
+    if model.similarity_fn_name not in (None, "cosine", "dot"):
+        rule = "only cosine and dot product can be searched"
+        raise InputError(f"{name} compares by {model.similarity_fn_name}: {rule}")
 
 
 def default_towers(name: str) -> Towers | None:

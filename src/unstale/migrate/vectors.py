@@ -18,6 +18,7 @@ from numpy import ndarray
 from tqdm import tqdm
 
 from unstale.buffer.buffer import MANIFEST, TargetBuffer, read_manifest
+from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 from unstale.migrate.faiss_source import FaissSource
 from unstale.migrate.parquet_source import ParquetSource
@@ -160,3 +161,16 @@ def check_values(source: Source) -> None:
                 what = "a zero vector" if norms[row] == 0 else "NaN or infinity"
                 raise InputError(f"{source.path}, row {start + row}: {what}")
             bar.update(len(vectors))
+
+
+def check_texts(source: Source, dataset: RetrievalDataset) -> None:
+    """Refuse vectors that are not of a dataset's targets, row by row."""
+    if source.rows != len(dataset.targets):
+        counts = f"{source.rows} vectors, {dataset.name} {len(dataset.targets)} targets"
+        raise InputError(f"{source.path} has {counts}: row by row they must be the same")
+    if isinstance(source, BufferSource):
+        made_of = source.manifest["fingerprint"].get("texts")
+        if made_of != dataset.targets.digest:
+            raise InputError(
+                f"the buffer {source.path} was made of other texts than {dataset.name}"
+            )

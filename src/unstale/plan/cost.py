@@ -134,7 +134,7 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
     buffer, memory = job.buffer_bytes * rows, 4 * rows + 8 * n / job.devices
     corrector = 16.0 * job.network
     modes = {
-        "exact": (scan, {"correct": exact}, 0.0),
+        "exact": (2 * scan, {"correct": exact}, 0.0),  # residuals, too; others rank few by them
         "rolling": (scan, {"rerank": rerank_flops(job)}, 4 * rows),
         "ivf": (probed, {"rerank": rerank_flops(job)}, 4 * rows),
     }
@@ -155,8 +155,7 @@ def costs(job: Job, rates: Rates) -> list[Cost]:
 
     def corrected(strategy: str, search: str, encoded: int) -> Cost:
         scanned, mlp, copy = modes[search]
-        # The memory of residuals is scanned along with what is searched.
-        work = {"train": step_flops(job, encoded), "scan": 2 * scanned, **mlp}
+        work = {"train": step_flops(job, encoded), "scan": scanned, **mlp}
         work["correct"] = work.get("correct", 0.0) + 6.0 * encoded * job.network
         return cost(strategy, search, work, buffer + memory + corrector + copy, 1.0)
 

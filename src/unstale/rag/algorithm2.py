@@ -22,7 +22,7 @@ from unstale.rag.losses import Likelihood, answer_scores, marginal_nll, perplexi
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
 from unstale.search.draws import ANSWER, bits
-from unstale.training.algorithm1 import encode, everyone, full_precision, membership
+from unstale.training.candidates import encode, everyone, full_precision, membership
 from unstale.training.record import Record
 
 Fusion = Literal["fid", "marginal"]

@@ -1,5 +1,6 @@
 """One run of Algorithm 2, from questions to a retriever, a reader and their results."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from unstale.training.failure import NotFiniteError, explain
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.recipe import Recipe, Sampling
+from unstale.training.settings import hidden_widths
 from unstale.training.start import default_rate, fix_search
 from unstale.training.stopwatch import Stopwatch
 from unstale.training.strategies import build_miner
@@ -56,7 +58,7 @@ def train_rag(
     scale: float | None = None,
     learning_rate: float | None = None,
     reader_lr: float = 1e-4,
-    corrector_hidden: tuple[int, ...] = (768,),
+    corrector_hidden: int | Sequence[int] = 768,
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_anchor: float = 1.0,
@@ -95,7 +97,7 @@ def train_rag(
         scale: The paper's beta; by default 20 for cosines, 1 for dot products.
         learning_rate: Of the encoders; by default 1e-3 for static embeddings, otherwise 2e-5.
         reader_lr: Learning rate of the reader.
-        corrector_hidden: Widths of the corrector's hidden layers.
+        corrector_hidden: Width of the corrector's hidden layer, or of several.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss.
         corrector_anchor: Weight of the mean-squared error beside the cross-entropy.
@@ -119,7 +121,7 @@ def train_rag(
     Returns:
         One entry of `runs` in `results.json`.
     """
-    clock = Stopwatch()
+    clock, corrector_hidden = Stopwatch(), hidden_widths(corrector_hidden)
     check_rag_settings(
         questions,
         retriever,

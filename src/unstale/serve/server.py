@@ -58,7 +58,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not is_known_host(self.headers.get("Host", ""), self.server.host):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
         if asked.path != "/":
             self.send_error(HTTPStatus.NOT_FOUND)
             return

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from sentence_transformers import SentenceTransformer
@@ -18,10 +17,11 @@ from torch.nn import functional
 
 from unstale.data.dataset import Positives
 from unstale.data.tokens import TokenStore
-from unstale.distributed import exchange, gather, gather_with_gradients, share, world
+from unstale.distributed import gather, share
 from unstale.encoders.embed import dimension, embed, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
+from unstale.training.candidates import encode, everyone, full_precision, membership
 from unstale.training.card import CITATION
 from unstale.training.gradcache import in_mini_batches
 from unstale.training.matryoshka import nested_dims, truncate
@@ -83,6 +83,7 @@ class FreshNegativesLoss(nn.Module):
         self.corrector_weight = corrector_weight
         self.share_candidates = share_candidates
         self.mini_batch_size = mini_batch_size
+        self.attached = True  # a stock trainer has to be told what it cannot know
         self.about: dict[str, Any] = {}  # what the model card is to say besides
         self.record = Record()  # the trainer keeps its step
         self.tokens = tokens
@@ -90,14 +91,17 @@ class FreshNegativesLoss(nn.Module):
         self._unit = is_cosine(model)
 
     def forward(
-        self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"] | None
+        self, features: list[dict[str, Any]], labels: Tensor | None
     ) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 1 on a batch, up to the two losses.
 
-        Batches without labels are of an evaluation set: see `_in_batch`.
+        Labels are (b, 2): the rows of a query and of its positive. An evaluation set, whatever its
+        labels, is measured by `_in_batch`, which leaves miner and counters alone.
         """
-        if labels is None:
+        if labels is None or not self.model.training:
             return {"task_loss": self._in_batch(features)}
+        if not self.attached:
+            raise InputError("call fresh.attach(trainer) before training: it keeps the step")
         self.record.batch = labels[:, 0].tolist()
         query_rows, label = labels.T.contiguous()
         positives = self._known_positives(query_rows)
@@ -126,7 +130,9 @@ class FreshNegativesLoss(nn.Module):
             if self.free_negatives:
                 extra = free.unique()
                 extra = extra[~torch.isin(extra, rows)]
-                task = self._split_loss(queries, fresh, place[:, 0], absent, extra, positives)
+                task = self._split_loss(
+                    queries, fresh, rows, place[:, 0], absent, extra, positives
+                )  # fmt: skip
             else:
                 task = self._task_loss(queries, fresh, place[:, 0], absent)
 
@@ -203,12 +209,16 @@ class FreshNegativesLoss(nn.Module):
         fresh: Float[Tensor, "c d"],
         label: Int[Tensor, " b"],
         absent: Bool[Tensor, "b c"],
+        *,
+        learn_scale: bool = True,
     ) -> Float[Tensor, ""]:
         """Take the cross-entropy with the one-hot P*; the mean over nested vectors, if any."""
-        losses = []
+        losses, scale = [], self.scale()
+        if torch.is_tensor(scale) and not learn_scale:
+            scale = scale.detach()
         for dim in self.dims:
             f, g = (truncate(v, dim, unit=self._unit) for v in (queries, fresh))
-            logits = (self.scale() * f @ g.T).masked_fill(absent, -torch.inf)
+            logits = (scale * f @ g.T).masked_fill(absent, -torch.inf)
             losses.append(functional.cross_entropy(logits, label))
         return torch.stack(losses).mean()
 
@@ -216,6 +226,7 @@ class FreshNegativesLoss(nn.Module):
         self,
         queries: Float[Tensor, "b d"],
         fresh: Float[Tensor, "c d"],
+        rows: Int[Tensor, " c"],
         label: Int[Tensor, " b"],
         absent: Bool[Tensor, "b c"],
         extra: Int[Tensor, " e"],
@@ -225,22 +236,29 @@ class FreshNegativesLoss(nn.Module):
 
         In one softmax for both, a target would learn to differ from all that is cached: only what
         is fresh is ever right there, and the encoders collapse. The value is the queries' loss.
+
+        What the miner's view misses of the fresh targets on average is taken from the free ones:
+        queries would learn to tell cached targets by it, and not good ones from bad.
         """
         with torch.no_grad():
-            free = self.miner.view(extra)
-        if free is None:
+            view = self.miner.view(torch.cat([rows, extra]))
+        if view is None:
             raise InputError("free negatives need a strategy that caches embeddings")
+        seen, free = view.searched.split([len(rows), len(extra)])
+        free = free - (seen - fresh.detach()).mean(dim=0)
         known = (extra[None, :, None] == positives[:, None, :]).any(dim=2)
-        every, missing = torch.cat([fresh.detach(), free.searched]), torch.cat([absent, known], 1)
+        every, missing = torch.cat([fresh.detach(), free]), torch.cat([absent, known], 1)
         by_query = self._task_loss(queries, every, label, missing)
-        by_target = self._task_loss(queries.detach(), fresh, label, absent)
+        by_target = self._task_loss(queries.detach(), fresh, label, absent, learn_scale=False)
         return by_query + by_target - by_target.detach()
 
     def _in_batch(self, features: list[dict[str, Any]]) -> Float[Tensor, ""]:
         """Measure (query, positive, negative, ...) columns by the softmax over the batch itself."""
-        if self.model.training or len(features) < 2:
+        if self.model.training:
             rule = "a training set needs a column `label`, [query row, positive row]"
             raise InputError(f"{rule}: train on the dataset that FreshNegatives made")
+        if len(features) < 2:
+            raise InputError("an evaluation set needs a column of queries and one of positives")
         queries = embed(self.model, features[0], "query", unit=self._unit).float()
         columns = [embed(self.model, f, "document", unit=self._unit) for f in features[1:]]
         logits = self.scale() * queries @ torch.cat(columns).float().T
@@ -256,45 +274,3 @@ class FreshNegativesLoss(nn.Module):
     def citation(self) -> str:
         """Return what the model card is to cite."""
         return CITATION
-
-
-def everyone(
-    queries: Float[Tensor, "b d"],
-    query_rows: Int[Tensor, " b"],
-    positives: Int[Tensor, "b p"],
-    step: int,
-) -> Queries:
-    """Gather the queries of all processes; each searches its own rows for all of them."""
-    width = max(exchange(positives.shape[1]))
-    padded = functional.pad(positives, (0, width - positives.shape[1]), value=-1)
-    return Queries(gather(queries.detach()), gather(query_rows), gather(padded), step)
-
-
-def encode(
-    model: SentenceTransformer,
-    tokens: TokenStore,
-    rows: Int[Tensor, " c"],
-    *,
-    unit: bool,
-    mini_batch_size: int = 0,
-) -> Float[Tensor, "c d"]:
-    """Encode targets, each process as many; their gradients come from all of them."""
-    missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
-    padded = torch.cat([rows, rows[:1].expand(missing)])
-    own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
-
-    def some(part: slice) -> Float[Tensor, "m d"]:
-        return embed(model, tokens.features(own[part], rows.device), "document", unit=unit)
-
-    return gather_with_gradients(in_mini_batches(some, len(own), mini_batch_size))[: len(rows)]
-
-
-def full_precision(like: Tensor) -> torch.autocast:
-    """Switch mixed precision off: the encoders may run in bfloat16, scores and losses may not."""
-    return torch.autocast(like.device.type, enabled=False)
-
-
-def membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:
-    """Mark which candidates each query chose itself."""
-    mask = torch.zeros(len(place), candidates, dtype=torch.bool, device=place.device)
-    return mask.scatter_(1, place, True)

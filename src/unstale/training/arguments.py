@@ -8,6 +8,21 @@ import torch
 from unstale.distributed import world
 
 
+def merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Let a user's arguments replace ours, but add to a mapping what it does not speak of.
+
+    Example:
+        >>> merged({"seed": 0, "prompts": {"query": "q: "}}, {"seed": 1, "prompts": {"other": ""}})
+        {'seed': 1, 'prompts': {'query': 'q: ', 'other': ''}}
+    """
+    both = {k: ours[k] | v for k, v in theirs.items() if _are_mappings(ours.get(k), v)}
+    return ours | theirs | both
+
+
+def _are_mappings(*values: object) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
 def trainer_arguments(
     output: Path,
     *,

@@ -22,7 +22,7 @@ from unstale.miners.corrected import worse_than_stale
 from unstale.miners.filters import Filters
 from unstale.search.auto import Mode
 from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.arguments import trainer_arguments
+from unstale.training.arguments import merged, trainer_arguments
 from unstale.training.card import write_card
 from unstale.training.checkpoints import go_on
 from unstale.training.examples import MinedExamples
@@ -30,7 +30,7 @@ from unstale.training.failure import NotFiniteError, explain
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
 from unstale.training.recipe import Recipe, Sampling
-from unstale.training.settings import check_settings, negatives
+from unstale.training.settings import check_settings, hidden_widths, negatives
 from unstale.training.start import (
     default_batch,
     default_rate,
@@ -65,7 +65,7 @@ def train(
     mini_batch_size: int = 0,
     matryoshka_dims: Sequence[int] = (),
     learning_rate: float | None = None,
-    corrector_hidden: tuple[int, ...] = (768,),
+    corrector_hidden: int | Sequence[int] = 768,
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_loss: LossName = "ce",
@@ -117,7 +117,7 @@ def train(
         mini_batch_size: Texts encoded at a time (GradCache); 0 for all at once.
         matryoshka_dims: Also train vectors of the first so many dimensions.
         learning_rate: Of the encoders; by default 1e-3 for static embeddings, otherwise 2e-5.
-        corrector_hidden: Widths of the corrector's hidden layers.
+        corrector_hidden: Width of the corrector's hidden layer, or of several.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss.
         corrector_loss: `ce` or `mse`.
@@ -151,6 +151,7 @@ def train(
     Returns:
         One entry of `runs` in `results.json`.
     """
+    corrector_hidden = hidden_widths(corrector_hidden)
     arguments = locals()
     checked = signature(check_settings).parameters
     check_settings(**{name: arguments[name] for name in checked})
@@ -229,20 +230,11 @@ def train(
         learn_scale=learn_scale,
     )
     loss.about = {"strategy": strategy, "corpus": dataset.name, "targets": len(dataset.targets)}
-    told: dict[str, Any] = {
-        **trainer_arguments(
-            output,
-            steps=steps,
-            batch_size=batch,
-            learning_rate=rate,
-            seed=seed,
-            save_steps=save_steps,
-            device=model.device,
-            progress=progress,
-        ),
-        **miner_arguments(model, loss, corrector_lr),
-        **(trainer or {}),
-    }
+    arguments = trainer_arguments(
+        output, steps=steps, batch_size=batch, learning_rate=rate, seed=seed,
+        save_steps=save_steps, device=model.device, progress=progress,
+    )  # fmt: skip
+    told = merged(arguments | miner_arguments(model, loss, corrector_lr), trainer or {})
     fresh_trainer = FreshTrainer(
         model,
         SentenceTransformerTrainingArguments(**told),

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from unstale.buffer.sharded import ShardedBuffer
 from unstale.distributed import rank, world
 from unstale.errors import InputError
+from unstale.files import atomic_file
 from unstale.miners.miner import Dropped, Miner
 from unstale.training.failure import NotFiniteError
 from unstale.training.identity import Identity, check_identity
@@ -91,7 +92,8 @@ def save_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | N
             tensors |= {f"{_BESIDE}{k}": v for k, v in beside.state_dict().items()}
         save_file(tensors | own, folder / MINER_WEIGHTS)
         state = asdict(record) | {"clock": record.clock.read()}
-        (folder / MINER_STATE).write_text(json.dumps(state), "utf-8")
+        with atomic_file(folder / MINER_STATE) as temporary:  # last: it says that all is there
+            temporary.write_text(json.dumps(state), "utf-8")
 
 
 def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:

@@ -27,4 +27,6 @@ class Scale(nn.Module):
         """Return it."""
         if self.log is None:
             return self.start
-        return self.log.clamp(max=math.log(max(_MOST, self.start))).exp()
+        with torch.no_grad():  # a clamp in the graph would have no gradient to come back by
+            self.log.clamp_(max=math.log(max(_MOST, self.start)))
+        return self.log.exp()

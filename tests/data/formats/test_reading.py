@@ -133,6 +133,18 @@ def test_a_pair_of_columns_and_a_list_of_negatives(tmp_path: Path) -> None:
     assert only(load_dataset(named)) == ("q", ["a"], ["b", "c"])
 
 
+def test_a_corpus_beside_a_file_that_is_read_alone_is_pointed_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "train.csv").write_text("query,positive\nwho,me\n")
+    (tmp_path / "corpus.csv").write_text("id,text\n7,you\n")
+    assert len(load_dataset(str(tmp_path / "train.csv"), progress=False).targets) == 1
+    assert "corpus.csv lies beside train.csv and is not read: name their folder" in caplog.text
+    caplog.clear()
+    assert len(load_dataset(str(tmp_path), progress=False).targets) == 2
+    assert "not read" not in caplog.text
+
+
 def test_a_spreadsheets_csv_has_a_byte_order_mark_and_quotes(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b'\xef\xbb\xbfquery,positive\r\n"a, b","two\r\nlines"\r\n')
     assert only(load_dataset(str(tmp_path / "x.csv"))) == ("a, b", ["two\r\nlines"], [])

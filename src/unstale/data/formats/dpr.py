@@ -29,7 +29,7 @@ _NEGATIVES = ("hard_negative_ctxs", "negative_ctxs")
 
 def _read(source: Source) -> RetrievalDataset:
     files = json_files(source, "question", "positive_ctxs")
-    corpus = source.beside(_CORPUS)
+    corpus = source.corpus(_CORPUS)
     passages = read_passages(corpus, source.progress) if corpus else ()
     examples = json_examples(files, _parse, source.progress)
     return gather(examples, passages).dataset(source.name)

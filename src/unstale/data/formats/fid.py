@@ -26,7 +26,7 @@ _CORPUS = "passages.jsonl"
 
 
 def _read(source: Source) -> RetrievalDataset:
-    corpus = json_targets(source.beside(_CORPUS), source.progress, "id")
+    corpus = json_targets(source.corpus(_CORPUS), source.progress, "id")
     found = json_examples(_files(source), parse_fid, source.progress)
     # Questions and answers alone are of use too, to a reader.
     return gather(found, corpus).dataset(source.name, judged=False)

@@ -19,7 +19,7 @@ _CORPUS = "candidate_pool.jsonl"
 
 
 def _read(source: Source) -> RetrievalDataset:
-    corpus = json_targets(source.beside(_CORPUS), source.progress)
+    corpus = json_targets(source.corpus(_CORPUS), source.progress)
     examples = json_examples(json_files(source, "query", "pos"), _parse, source.progress)
     return gather(examples, corpus, by_text=True).dataset(source.name)
 

@@ -1,5 +1,6 @@
 """What a format can do, and which files of a folder are which split."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import numpy as np
 
 from unstale.data.dataset import RetrievalDataset
 
+_LOG = logging.getLogger(__name__)
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|eval|test)(?![a-z])")
 
 
@@ -50,6 +52,14 @@ class Source:
         """Return a file of the folder, if it is there."""
         file = self.path / name
         return file if file.is_file() else None
+
+    def corpus(self, name: str) -> Path | None:
+        """Return the corpus of the folder; say that one beside a lone file is not read."""
+        near = self.path.with_name(name)
+        if self.path.is_file() and near.is_file():
+            rule = "name their folder to read both"
+            _LOG.warning("%s lies beside %s and is not read: %s", near, self.path.name, rule)
+        return self.beside(name)
 
 
 @final

@@ -124,7 +124,7 @@ class _Table:
                     yield split, where, parse_row(columns, row, where)
 
     def _targets(self, source: Source) -> Iterator[tuple[str, Target]]:
-        file = source.beside(self.corpus)
+        file = source.corpus(self.corpus)
         for where, row in self.read_rows(file, source.progress) if file else ():
             yield where, parse_target(row, where, "id")
 

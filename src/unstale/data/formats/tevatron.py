@@ -21,7 +21,7 @@ _CORPUS = "corpus.jsonl"
 
 
 def _read(source: Source) -> RetrievalDataset:
-    corpus = source.beside(_CORPUS)
+    corpus = source.corpus(_CORPUS)
     if corpus is None:
         rule = f"its examples name targets by id, so give a folder that has {_CORPUS} too"
         raise InputError(f"{source.place}: {rule}")
@@ -29,7 +29,7 @@ def _read(source: Source) -> RetrievalDataset:
 
 
 def _read_inline(source: Source) -> RetrievalDataset:
-    return _gather(source, "positive_passages", source.beside(_CORPUS))
+    return _gather(source, "positive_passages", source.corpus(_CORPUS))
 
 
 def _gather(source: Source, key: str, corpus: Path | None) -> RetrievalDataset:
