@@ -79,6 +79,7 @@ WHERE_GIVEN = {
     "--save-steps": "2",
     "--refresh": "2",
     "--rag.eval_questions": "4",
+    "--set.seconds": "5",
 }
 # In Python: a piece of code, and what stands for it.
 CODE = {'"docstrings"': '"small-docstrings"', "steps=300": "steps=2"}

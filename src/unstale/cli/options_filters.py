@@ -16,7 +16,7 @@ class Filtering:
         min_score: Mine only what scores at least so much.
         range_min: Skip so many of the best candidates.
         range_max: Consider only so many of the best candidates for each query; default: ten times
-            the hard negatives if a margin, max-score or a cross-encoder may drop some.
+            what is mined if a margin, max-score or a cross-encoder may drop some.
         cross_encoder: Ask this cross-encoder, and drop what it scores above the positive. Its
             scores are kept in the cache folder: no pair is scored twice.
         cross_encoder_margin: Drop also what it scores less than this below the positive.
