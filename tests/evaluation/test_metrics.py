@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,19 @@ def test_a_run_file_is_read_by_other_tools(dataset: RetrievalDataset, tmp_path: 
     assert (tmp_path / "x.run").read_text().splitlines()[0] == "q3 Q0 t3 1 0.900000 tag"
     (first, second) = ir_measures.read_trec_run(str(tmp_path / "x.run"))
     assert (first.doc_id, first.score, second.doc_id) == ("t3", 0.9, "t1")
+
+
+def test_spaces_in_ids_do_not_break_a_run_file(
+    dataset: RetrievalDataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import ir_measures
+
+    ids = ["Ada Lovelace", "50% off", "50%20off", "tab\tand\u2003em"]
+    odd = replace(dataset, target_ids=Texts.of(ids), query_ids=Texts.of(["q\n1"]))
+    found = TopK(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[0, 1, 2, 3]]))
+    write_run(tmp_path / "x.run", odd, np.array([0]), found, "tag")
+    run = list(ir_measures.read_trec_run(str(tmp_path / "x.run")))
+    assert {row.query_id for row in run} == {"q%0A1"}
+    wanted = ["Ada%20Lovelace", "50%25%20off", "50%20off", "tab%09and%E2%80%83em"]
+    assert [row.doc_id for row in run] == wanted
+    assert "x.run: 4 ids hold spaces, which a run cannot: written as 'q%0A1'" in caplog.text

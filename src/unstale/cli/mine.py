@@ -41,6 +41,8 @@ def run(chosen: Mine) -> None:
     output = open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
     dataset = load_dataset(chosen.data)
     _check(chosen, dataset)
+    if form.check is not None:
+        form.check(dataset)
     model = open_encoder(chosen)
     began = time.perf_counter()
     output.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer

@@ -8,10 +8,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.data.index import Index
 from unstale.data.lines import show
-from unstale.data.spill import TextWriter
+from unstale.data.rows import Rows
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -49,20 +49,22 @@ class Gatherer:
     """
 
     def __init__(self) -> None:
-        self.targets = _Rows("t")
-        self.queries = _Rows("q")
+        self.targets = Rows("t")
+        self.queries = Rows("q")
         self._title_ends = array("q")
         self._answers: list[Sequence[str]] = []
         self._judgements: dict[str, _Judgements] = {}
+        self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
+        self._renamed = Index()  # SPLIT/ID of the queries in such lists that are called so now
         self._odd: Counter[str] = Counter()  # what is told at the end
 
     def corpus(self, target: Target, where: str, *, by_text: bool = False) -> int:
         """Add a target of the corpus file, to be found by its id, or by its text."""
         joined, title = _join(target, where)
-        twin = by_text and self.targets.find(joined.encode()) is not None
-        key = joined.encode() if by_text and not twin else None  # of twins, the first is found
         self._title_ends.append(title)
-        return self.targets.add(joined, target.id, where, key)
+        if by_text:
+            return self.targets.add_by_text(joined, target.id, where)
+        return self.targets.add(joined, target.id, where)
 
     def target(self, target: Target, where: str) -> int:
         """Find a target that an example names, by its id or its text, or add it."""
@@ -101,6 +103,16 @@ class Gatherer:
             self._answers.append(answers or ())
         return row
 
+    def listed_query(self, split: str, text: str, where: str, id: str) -> None:
+        """Add a query of a split's own list, where each id must mean one text."""
+        start = self._starts.setdefault(split, len(self.queries))
+        known = self.queries.find(id)
+        row = self.query(split, text, where, id)
+        if known is None or known == row:
+            return
+        if known >= start or self._renamed.put(f"{split}/{id}", row) != row:
+            raise InputError(f"{where}: the query id {show(id)} had another text before")
+
     def new_query(self, text: str, id: str, where: str, answers: Sequence[str] = ()) -> int:
         """Add a query whose id must be new."""
         if not text.strip():
@@ -115,8 +127,10 @@ class Gatherer:
     def judge_ids(
         self, split: str, query: str, target: str, grade: str | int, file: str, line: int
     ) -> None:
-        """Record a judgement as a line of a qrels file has it."""
-        row, column = self.queries.find(query), self.targets.find(target)
+        """Record a judgement as a line of a qrels file has it; its split's own query is meant."""
+        row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
+        row = self.queries.find(query) if row is None else row
+        column = self.targets.find(target)
         if row is None or column is None:
             what, id = ("query", query) if row is None else ("target", target)
             raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
@@ -181,42 +195,6 @@ def _join(target: Target, where: str) -> tuple[str, int]:
     if not joined:
         raise InputError(f"{where}: the target {show(target.id)} has an empty text")
     return joined, min(len(target.title.lstrip()), len(joined))
-
-
-@final
-class _Rows:
-    """Texts in the order they came, each with an id, found again by it or by the text's bytes."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix  # of the ids of texts that have none
-        self._rows = Index()
-        self._hashes = array("q")
-        self._texts, self._ids = TextWriter(), TextWriter()
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def find(self, key: str | bytes) -> int | None:
-        return self._rows.find(key)
-
-    def has(self, row: int, text: str) -> bool:
-        """Tell whether a row has a text, by its hash."""
-        return self._hashes[row] == hash(text)
-
-    def add(self, text: str, id: str | None, where: str, key: str | bytes | None = None) -> int:
-        row = len(self)
-        id = f"{self._prefix}{row}" if id is None else id
-        key = id if key is None else key
-        if (first := self._rows.put(key, row)) != row:
-            raise InputError(f"{where}: duplicate id {id!r}, first seen as row {first}")
-        self._hashes.append(hash(text))
-        self._texts.append(text)
-        self._ids.append(id)
-        return row
-
-    def finish(self) -> tuple[Texts, Texts]:
-        """Return ids and texts."""
-        return self._ids.finish(), self._texts.finish()
 
 
 @final

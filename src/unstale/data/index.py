@@ -29,6 +29,10 @@ class Index:
         self._count = 0
         self._allocate(1024)
 
+    def __len__(self) -> int:
+        """Count the keys."""
+        return self._count
+
     def find(self, key: str | bytes) -> int | None:
         """Return the row of a key, or None."""
         row = self._rows[self._slot(*_halves(key))]

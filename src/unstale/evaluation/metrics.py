@@ -1,6 +1,9 @@
 """Measure a ranking against qrels, by ir_measures; read and write TREC runs."""
 
+import logging
+import re
 from pathlib import Path
+from urllib.parse import quote
 
 import ir_measures
 import numpy as np
@@ -12,6 +15,8 @@ from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.files import atomic_file
 from unstale.search.exact import TopK
 
+_LOG = logging.getLogger(__name__)
+_SPACE = re.compile(r"\s")
 CUTOFFS = (1, 5, 10, 20, 100)
 MEASURES = {f"recall@{k}": R @ k for k in CUTOFFS} | {"mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
 
@@ -50,10 +55,25 @@ def means(values: dict[str, Float[ndarray, " q"]]) -> dict[str, float]:
 def write_run(
     path: Path, dataset: RetrievalDataset, query_rows: Int[ndarray, " q"], found: TopK, tag: str
 ) -> None:
-    """Write a ranking as a TREC run file, with the dataset's own ids."""
+    """Write a ranking as a TREC run file, with the dataset's own ids.
+
+    Spaces divide its fields: those in ids are percent-encoded, and told of.
+    """
     ids = dataset.query_ids.take(query_rows)
+    odd: dict[str, str] = {}
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for query, rows, scores in zip(ids, found.rows.numpy(), found.scores.tolist(), strict=True):
-            targets = dataset.target_ids.take(rows)
+            query = _field(query, odd)
+            targets = [_field(target, odd) for target in dataset.target_ids.take(rows)]
             for rank, (target, score) in enumerate(zip(targets, scores, strict=True), 1):
                 file.write(f"{query} Q0 {target} {rank} {score:.6f} {tag}\n")
+    if odd:
+        what = "ids hold spaces, which a run cannot: written as"
+        _LOG.warning("%s: %d %s %r", path.name, len(odd), what, next(iter(odd.values())))
+
+
+def _field(id: str, odd: dict[str, str]) -> str:
+    """Return an id as a run holds it, and note one that is changed."""
+    if not _SPACE.search(id):
+        return id
+    return odd.setdefault(id, re.sub(r"[\s%]", lambda found: quote(found[0]), id))

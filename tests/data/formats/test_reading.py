@@ -5,25 +5,11 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
+from tests.data.files import only, write
 
-from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.fid import parse_fid
-from unstale.data.formats.walk import examples
 from unstale.data.load import load_dataset, parse_name
 from unstale.errors import InputError
-
-
-def write(path: Path, *records: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(r) + "\n" for r in records))
-    return path
-
-
-def only(dataset: RetrievalDataset, split: str = "train") -> tuple[str, list[str], list[str]]:
-    (example,) = examples(dataset, split)
-    sides = ([t.joined for t in side] for side in (example.positives, example.negatives))
-    return (example.query, *sides)
-
 
 DPR = {
     "dataset": "nq",

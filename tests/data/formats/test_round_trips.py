@@ -8,6 +8,7 @@ import pytest
 
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.data.formats import FORMATS, find_format
+from unstale.data.formats.format import TWINS
 from unstale.data.formats.walk import examples, queries, targets
 from unstale.data.load import load_dataset
 
@@ -78,7 +79,7 @@ def test_what_a_format_has_a_place_for_survives(
 ) -> None:
     name, before, after = trip
     lacks = find_format(name).lacks
-    assert set(lacks) <= {"ids", "query ids", "titles", "answers", "grades"}
+    assert set(lacks) <= {"ids", "query ids", "titles", "answers", "grades", TWINS}
 
     def kept(dataset: RetrievalDataset) -> dict[str, object]:
         corpus = list(targets(dataset))
@@ -98,7 +99,7 @@ def test_what_a_format_has_a_place_for_survives(
 @pytest.mark.parametrize("name", ["dpr", "csv"])
 def test_line_ends_and_tabs_inside_texts_survive_quoting(name: str, tmp_path: Path) -> None:
     dataset = world()
-    texts = ["a\nb\tc", 'x "y"\r\nz', "c", "d", "e", "f"]
+    texts = ["a\nb\tc", 'x "y"\r\nz', "lone\rreturn", "d\r\re", '"\re"', "f\u2028\vg"]
     odd = RetrievalDataset(**{**vars(dataset), "targets": Texts.of(texts), "title_ends": None})
     find_format(name).write(odd, tmp_path)
     assert load_dataset(str(tmp_path)).targets.take(range(6)) == texts

@@ -8,7 +8,14 @@ from typing import Any
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.examples import parse_target
 from unstale.data.formats.format import Format, Source
-from unstale.data.formats.walk import judgements, queries, targets, write_fields, write_lines
+from unstale.data.formats.walk import (
+    check_ids,
+    judgements,
+    queries,
+    targets,
+    write_fields,
+    write_lines,
+)
 from unstale.data.gather import Gatherer
 from unstale.data.lines import json_records, show, string, strings, text_lines
 from unstale.errors import InputError
@@ -62,6 +69,7 @@ def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, st
 
 def write_beir(dataset: RetrievalDataset, folder: Path) -> None:
     """Write a dataset as a BEIR folder."""
+    check_ids(dataset)
     write_lines(
         folder / "corpus.jsonl",
         ({"_id": t.id, "title": t.title, "text": t.text} for t in targets(dataset)),
@@ -92,4 +100,5 @@ FORMAT = Format(
     fits=_fits,
     read=lambda source: read_beir(source.path, progress=source.progress, judged=source.judged),
     write=write_beir,
+    check=check_ids,
 )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.format import TWINS
 from unstale.data.formats.walk import answered, targets
 from unstale.data.gather import Example, Target
 from unstale.data.lines import identifier, show, string, strings
@@ -28,7 +29,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "query_id": ("query_id",),
     "answers": ("answers",),
 }
-LACKS = ("query ids", "answers", "grades")
+LACKS = ("query ids", "answers", "grades", TWINS)
 _REQUIRED = ("query", "positive")
 _BATCH = 4096  # rows to a record batch
 

@@ -10,7 +10,7 @@ from unstale.data.formats.examples import (
     json_files,
     json_targets,
 )
-from unstale.data.formats.format import Format, Source
+from unstale.data.formats.format import TWINS, Format, Source
 from unstale.data.formats.walk import answered, targets, write_lines
 from unstale.data.gather import Example, Target
 from unstale.data.lines import string, strings
@@ -49,5 +49,5 @@ FORMAT = Format(
     fits=lambda source: bool(json_files(source, "query", "pos")),
     read=_read,
     write=_write,
-    lacks=("ids", "titles", "answers", "grades"),
+    lacks=("ids", "titles", "answers", "grades", TWINS),
 )

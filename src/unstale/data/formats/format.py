@@ -14,6 +14,9 @@ from unstale.data.dataset import RetrievalDataset
 _LOG = logging.getLogger(__name__)
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|eval|test)(?![a-z])")
 
+# A format that names targets by their texts finds the first of them.
+TWINS = "which of several equal texts was judged"
+
 
 @final
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Format:
         fits: Tells whether something is in this format, by a look at its beginning.
         read: Reads it all.
         write: Writes a dataset into an empty folder; None if that is not possible.
-        lacks: What it has no place for: ids, query ids, titles, answers, grades.
+        lacks: What it has no place for: ids, query ids, titles, answers, grades, twins.
+        check: Refuses a dataset that `write` would refuse; None if it writes any.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Format:
     read: Callable[[Source], RetrievalDataset]
     write: Callable[[RetrievalDataset, Path], None] | None
     lacks: tuple[str, ...] = ()
+    check: Callable[[RetrievalDataset], None] | None = None
 
     def loses(self, dataset: RetrievalDataset) -> list[str]:
         """List what a dataset has that this format has no place for."""
@@ -90,8 +95,15 @@ class Format:
             "titles": dataset.title_ends is not None,
             "answers": dataset.answers is not None,
             "grades": not {0, 1}.issuperset(grades),
+            TWINS: TWINS in self.lacks and _judges_a_twin(dataset),
         }
         return [what for what in self.lacks if has.get(what, True)]
+
+
+def _judges_a_twin(dataset: RetrievalDataset) -> bool:
+    """Tell whether a target is judged whose text stands before it, too."""
+    first = dataset.targets.groups
+    return any((first[q.target] != q.target).any() for q in dataset.qrels.values())
 
 
 def splits_of(files: list[Path]) -> dict[str, list[Path]]:

@@ -25,7 +25,8 @@ def _read(source: Source) -> RetrievalDataset:
             bar.update()
     for split, part in parts.items():
         for i, query in enumerate(part.queries_iter(), 1):
-            gatherer.query(split, query.default_text(), f"{split}, query {i}", query.query_id)
+            text, where = query.default_text(), f"{split}, query {i}"
+            gatherer.listed_query(split, text, where, query.query_id)
     for split, part in parts.items():
         for i, judged in enumerate(part.qrels_iter(), 1):
             pair = (judged.query_id, judged.doc_id, judged.relevance)

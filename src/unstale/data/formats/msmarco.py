@@ -8,7 +8,7 @@ import numpy as np
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import Format, Source
-from unstale.data.formats.walk import judgements, queries, targets, write_fields
+from unstale.data.formats.walk import check_ids, judgements, queries, targets, write_fields
 from unstale.data.gather import Gatherer, Target
 from unstale.data.lines import show, text_lines
 from unstale.errors import InputError
@@ -30,7 +30,7 @@ def _read(source: Source) -> RetrievalDataset:
         gatherer.corpus(Target(id, "", text), where)
     for split in files:
         for where, id, text in _pairs(folder / f"queries.{split}.tsv", progress):
-            gatherer.query(split, text, where, id)
+            gatherer.listed_query(split, text, where, id)
     for split, file in files.items():
         for line, fields in _qrels(file, progress):
             gatherer.judge_ids(split, *fields, file=str(file), line=line)
@@ -54,7 +54,9 @@ def _pairs(path: Path, progress: bool) -> Iterator[tuple[str, str, str]]:
 
 def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, str]]]:
     for number, line in text_lines(path, progress):
-        fields = line.split()
+        fields = line.rstrip("\r\n").split("\t")  # an id may hold spaces
+        if len(fields) != 4:
+            fields = line.split()
         if fields and len(fields) != 4:
             rule = "expected query, 0, target and grade"
             raise InputError(f"{path}:{number}: {rule}, found {show(fields)}")
@@ -63,6 +65,7 @@ def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, st
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
+    check_ids(dataset)
     write_fields(folder / _CORPUS, ((t.id, t.joined) for t in targets(dataset)))
     for split, qrels in dataset.qrels.items():
         judged = queries(dataset, np.unique(qrels.query))
@@ -78,4 +81,5 @@ FORMAT = Format(
     read=_read,
     write=_write,
     lacks=("titles", "answers"),
+    check=check_ids,
 )

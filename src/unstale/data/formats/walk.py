@@ -13,7 +13,8 @@ from numpy import ndarray
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.gather import Example, Target
-from unstale.data.lines import count_bar
+from unstale.data.lines import count_bar, show
+from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = 4096  # texts looked up together
@@ -122,6 +123,18 @@ def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
             file.write("\t".join(flat) + "\n")
     if changed:
         _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
+
+
+def check_ids(dataset: RetrievalDataset) -> None:
+    """Refuse ids that no line of fields divided by tabs can hold."""
+    for what, ids in (("query", dataset.query_ids), ("target", dataset.target_ids)):
+        for start, some in ids.chunks(_CHUNK):
+            for row, id in enumerate(some, start + 1):
+                if _BREAKS.search(id):
+                    rule = "this format has no place for tabs and line ends in ids"
+                    raise InputError(
+                        f"{what} {row} of {dataset.name} has the id {show(id)}; {rule}"
+                    )
 
 
 def _chunks(rows: Int[ndarray, " n"]) -> Iterator[Int[ndarray, " m"]]:
