@@ -4,8 +4,8 @@ Hard negatives come before plain ones; both are negatives here. With a corpus, a
 a target of it; without, the contexts are the corpus.
 """
 
-import csv
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from unstale.data.dataset import RetrievalDataset
@@ -17,7 +17,7 @@ from unstale.data.formats.examples import (
     parse_target,
 )
 from unstale.data.formats.format import Format, Source
-from unstale.data.formats.walk import answered, targets, write_array
+from unstale.data.formats.walk import answered, targets, write_array, write_csv
 from unstale.data.gather import Example, Target
 from unstale.data.lines import csv_rows, objects, show, string, strings
 from unstale.errors import InputError
@@ -63,10 +63,8 @@ def parse_contexts(record: Record, key: str, where: str) -> list[Target]:
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
-    with (folder / _CORPUS).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(_HEADER)
-        writer.writerows((t.id, t.text, t.title) for t in targets(dataset))
+    passages = ((t.id, t.text, t.title) for t in targets(dataset))
+    write_csv(folder / _CORPUS, chain([_HEADER], passages), "\t")
     for split in dataset.qrels:
         write_array(folder / f"{split}.json", map(_render, answered(dataset, split)))
 

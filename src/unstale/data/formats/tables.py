@@ -1,8 +1,8 @@
 """Plain tables, csv, jsonl or parquet: one file a split, and a corpus file if there is one."""
 
-import csv
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -25,7 +25,7 @@ from unstale.data.formats.columns import (
 )
 from unstale.data.formats.examples import gather, parse_target
 from unstale.data.formats.format import Format, Source, splits_of
-from unstale.data.formats.walk import write_lines
+from unstale.data.formats.walk import write_csv, write_lines
 from unstale.data.gather import Example, Target
 from unstale.data.lines import count_bar, csv_rows, json_records
 from unstale.errors import InputError
@@ -46,10 +46,7 @@ def _read_csv(path: Path, progress: bool) -> Rows:
 
 
 def _write_csv(path: Path, names: list[str], table: Iterable[list[str | None]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(table)
+    write_csv(path, chain([names], table))
 
 
 def _read_jsonl(path: Path, progress: bool) -> Rows:

@@ -1,11 +1,12 @@
 """Walk over a dataset in order to write it down: targets, queries, judgements, examples."""
 
+import csv
 import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -123,6 +124,26 @@ def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
             file.write("\t".join(flat) + "\n")
     if changed:
         _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
+    """Write rows of fields, quoted where they must be."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+
+
+class _Lines:
+    """A file for a csv writer: its lines end in a newline alone.
+
+    The writer quotes what its own line end is made of, so only one with a carriage return quotes a
+    carriage return in a text, which no reader takes otherwise.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, line: str) -> None:
+        self._file.write(line.removesuffix("\r\n") + "\n")
 
 
 def check_ids(dataset: RetrievalDataset) -> None:
