@@ -17,11 +17,11 @@ from unstale.data.formats.columns import (
     CORPUS,
     LACKS,
     Columns,
+    RowReader,
     assign,
     batches,
     corpus_rows,
     header,
-    parse_row,
     plain_rows,
     rows,
     schema,
@@ -29,7 +29,7 @@ from unstale.data.formats.columns import (
 from unstale.data.formats.examples import gather, parse_target
 from unstale.data.formats.format import Format, Source
 from unstale.data.gather import Example, Target
-from unstale.data.lines import count_bar
+from unstale.data.lines import count_bar, show, text
 from unstale.errors import InputError
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
@@ -71,13 +71,23 @@ def from_columns(
     if not isinstance(part, Dataset):
         rule = 'expected a datasets.Dataset, of several splits one: train_dataset["train"]'
         raise InputError(f"{name} is of type {type(part).__name__}; {rule}")
-    columns = assign(part.column_names, chosen or {}, name, 'columns={{"{}": COLUMN}}')
+    if isinstance(corpus, str):
+        raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
+    how = 'columns={{"{}": COLUMN}}'
+    columns = assign(part.column_names, chosen or {}, name, how)
+    reader = RowReader(name, chosen or {}, how)
     rows = _rows(part.select_columns(columns.names), name, progress)
-    examples = (("train", where, parse_row(columns, row, where)) for where, row in rows)
-    targets = (
-        (f"the corpus, text {i + 1}", Target(None, "", text)) for i, text in enumerate(corpus)
-    )
-    return gather(examples, targets, by_text=True).dataset(name), columns
+    examples = (("train", where, example) for where, example in reader.read(rows))
+    data = gather(examples, _texts(corpus), by_text=True).dataset(name)
+    return data, reader.without(columns)
+
+
+def _texts(corpus: Iterable[object]) -> Iterator[tuple[str, Target]]:
+    for number, value in enumerate(corpus, 1):
+        where = f"the corpus, text {number}"
+        if not (found := text(value, "corpus", where)).strip():
+            raise InputError(f"{where}: the text is empty")
+        yield where, Target(None, "", found)
 
 
 def _open(place: str) -> dict[str, Any]:
@@ -102,10 +112,11 @@ def _open(place: str) -> dict[str, Any]:
 
 def _examples(splits: dict[str, Any], source: Source) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
-        columns = assign(part.column_names, source.columns, f"{source.place}, split {split}")
-        part = part.select_columns(columns.names)
-        for where, row in _rows(part, f"{source.place}, split {split}", source.progress):
-            yield split, where, parse_row(columns, row, where)
+        name = f"{source.place}, split {split}"
+        part = part.select_columns(assign(part.column_names, source.columns, name).names)
+        rows = _rows(part, name, source.progress)
+        for where, example in RowReader(name, source.columns).read(rows):
+            yield split, where, example
 
 
 def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:

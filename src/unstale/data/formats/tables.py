@@ -14,11 +14,11 @@ from unstale.data.formats.columns import (
     CORPUS,
     LACKS,
     ROLES,
+    RowReader,
     assign,
     batches,
     corpus_rows,
     header,
-    parse_row,
     plain_rows,
     rows,
     schema,
@@ -55,8 +55,8 @@ def _read_jsonl(path: Path, progress: bool) -> Rows:
 
 
 def _write_jsonl(path: Path, names: list[str], table: Iterable[list[str | None]]) -> None:
-    full = (dict(zip(names, row, strict=True)) for row in table)
-    write_lines(path, ({k: v for k, v in row.items() if v is not None} for row in full))
+    # With nulls: readers such as `datasets` take the columns of the first lines for all.
+    write_lines(path, (dict(zip(names, row, strict=True)) for row in table))
 
 
 def _read_parquet(path: Path, progress: bool) -> Rows:
@@ -87,6 +87,7 @@ class _Table:
     suffixes: tuple[str, ...]  # the first is written
     read_rows: Callable[[Path, bool], Rows]
     write_rows: Callable[[Path, list[str], Iterable[list[str | None]]], None]
+    loose: bool = False  # each row has columns of its own
 
     @property
     def corpus(self) -> str:
@@ -115,10 +116,9 @@ class _Table:
     def _examples(self, source: Source) -> Iterator[tuple[str, str, Example]]:
         for split, parts in splits_of(self.files(source) or [source.path]).items():
             for file in parts:
-                columns = None
-                for where, row in self.read_rows(file, source.progress):
-                    columns = columns or assign(list(row), source.columns, where)
-                    yield split, where, parse_row(columns, row, where)
+                reader = RowReader(str(file), source.columns, loose=self.loose)
+                for where, example in reader.read(self.read_rows(file, source.progress)):
+                    yield split, where, example
 
     def _targets(self, source: Source) -> Iterator[tuple[str, Target]]:
         file = source.corpus(self.corpus)
@@ -139,5 +139,5 @@ def _format(name: str, table: _Table) -> Format:
 
 
 CSV = _format("csv", _Table((".csv", ".tsv"), _read_csv, _write_csv))
-JSONL = _format("jsonl", _Table((".jsonl", ".json"), _read_jsonl, _write_jsonl))
+JSONL = _format("jsonl", _Table((".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True))
 PARQUET = _format("parquet", _Table((".parquet",), _read_parquet, _write_parquet))
