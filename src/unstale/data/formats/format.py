@@ -12,7 +12,14 @@ import numpy as np
 from unstale.data.dataset import RetrievalDataset
 
 _LOG = logging.getLogger(__name__)
-_SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|eval|test)(?![a-z])")
+_WORDS = "train|dev|validation|valid|val|eval|test"
+_SPLIT = re.compile(rf"(?<![a-z])({_WORDS})(?![a-z])")
+# A name that says no more than a word: nq-train, train-0, train-00001-of-00003, train_data.
+_PLAIN = re.compile(
+    rf"(?P<before>.*)(?<![a-z])(?P<word>{_WORDS})"
+    r"(?:[-_.]?(?P<shard>\d+)(?P<of>-of-\d+)?(?:-[0-9a-f]{16})?)?"
+    r"(?P<after>(?:[-_. ](?:data|dataset|set|split|v\d[\d.]*))*)"
+)
 
 # A format that names targets by their texts finds the first of them.
 TWINS = "which of several equal texts was judged"
@@ -109,18 +116,43 @@ def _judges_a_twin(dataset: RetrievalDataset) -> bool:
 def splits_of(files: list[Path]) -> dict[str, list[Path]]:
     """Tell the splits by the names of the files; several files may make up one.
 
-    A name that tells nothing is the split `train` if it is the only file.
+    A word for a split tells it, alone or after something, and may be followed by the number of a
+    shard. Other names, and those of which several would be one word, are splits of these names: two
+    splits must not become one. A name that tells nothing is `train` if it is the only file.
 
     Example:
         >>> files = splits_of([Path("nq-dev.json"), Path("train-0.json"), Path("train-1.json")])
         >>> {split: [file.name for file in parts] for split, parts in files.items()}
         {'dev': ['nq-dev.json'], 'train': ['train-0.json', 'train-1.json']}
     """
-    splits: dict[str, list[Path]] = {}
+    plain: dict[str, list[re.Match[str]]] = {}
     for file in files:
-        split = split_of(file.stem) or ("train" if len(files) == 1 else file.stem)
+        if found := _PLAIN.fullmatch(file.stem.lower()):
+            plain.setdefault(found["word"], []).append(found)
+    clear = {word for word, names in plain.items() if _is_one(names)}
+    splits: dict[str, list[Path]] = {}
+    kept: dict[str, list[str]] = {}  # names that might be taken for a word
+    for file in files:
+        found, split = _PLAIN.fullmatch(file.stem.lower()), file.stem
+        word = found["word"] if found else split_of(file.stem)
+        if found and word in clear:
+            split = found["word"]
+        elif len(files) == 1 and word in ("train", None):
+            split = "train"
+        elif word and split != word:
+            kept.setdefault(word, []).append(split)
         splits.setdefault(split, []).append(file)
+    for word, names in kept.items():
+        what = "as splits of these names, not as"
+        _LOG.warning("%s: read %s %s", ", ".join(map(repr, names)), what, word)
     return splits
+
+
+def _is_one(names: list[re.Match[str]]) -> bool:
+    """Tell whether names with one word are one file's, or those of shards: test-2019 is none."""
+    kinds = {(n["before"], n["after"], n["of"], n["shard"] is None) for n in names}
+    whole = names[0]["shard"] is None or names[0]["of"] is not None
+    return len(kinds) == 1 and (whole or min(int(n["shard"]) for n in names) <= 1)
 
 
 def split_of(name: str) -> str | None:
