@@ -42,7 +42,12 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success swap it in for what stood there."""
+    """Yield a temporary folder beside `path`; on success swap it in for what stood there.
+
+    The working folder stays, and what is in it is swapped, entry by entry: whoever is in it, such
+    as a shell, would otherwise be in a folder that is deleted.
+    """
+    path = path.resolve()  # "." has no name
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -53,13 +58,24 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         sync_folder(temporary)
         if path.exists():
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            path.rename(old)
-            temporary.rename(path)
+            if path.samefile("."):
+                old.mkdir()
+                _move_all(path, old)
+                _move_all(temporary, path)
+                _sync(path)
+            else:
+                path.rename(old)
+                temporary.rename(path)
             shutil.rmtree(old)
         else:
             temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_all(source: Path, target: Path) -> None:
+    for path in list(source.iterdir()):
+        path.rename(target / path.name)
 
 
 def sync_folder(folder: Path) -> None:

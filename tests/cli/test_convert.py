@@ -78,3 +78,20 @@ def test_overwriting_does_not_delete_what_is_read(
     assert "--overwrite would delete" in capsys.readouterr().err
     assert convert(str(beir), "beir", out, "--overwrite") == 0
     assert not (out / "train.json").exists()
+
+
+def test_the_working_folder_may_be_the_output(
+    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    assert main(["convert", "--data", str(beir), "--to", "csv", "--output", "."]) == 0
+    assert Path("train.csv").is_file()  # the folder is the same, and a shell in it sees them
+    again = ["convert", "--data", str(beir), "--to", "jsonl", "--output", ".", "--overwrite"]
+    assert main(again) == 0
+    assert sorted(p.name for p in here.iterdir() if p.stem == "train") == ["train.jsonl"]
+    assert [p.name for p in tmp_path.iterdir()] == ["here"]
+    (here / "in").mkdir()
+    monkeypatch.chdir(here / "in")
+    assert main([*again[:-2], "..", "--overwrite"]) == 0
+    assert (here / "train.jsonl").is_file()

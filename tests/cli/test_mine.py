@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from tests.data.files import write
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.cli.main import main
@@ -101,3 +102,24 @@ def test_bad_flags_are_refused_and_leave_nothing(
         assert mine(tmp_path / "out", *flags) == 2
         assert rule in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+
+def test_the_working_folder_may_be_the_output(
+    beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    flags = ["--data", beir, "--model", bert_folder, "--hard-negatives", 2, "--format", "csv"]
+    assert mine(Path(), *flags) == 0
+    assert Path("train.csv").is_file()
+    assert [p.name for p in tmp_path.iterdir()] == ["here"]
+
+
+def test_ids_that_cannot_be_written_are_refused_before_the_work(
+    bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"query_id": "a\tb", "query": "q", "positive": "p"}
+    data = write(tmp_path / "x.jsonl", record, {"query": "r", "positive": "s"})
+    flags = ["--data", data, "--model", tmp_path / "none", "--hard-negatives", 1]
+    assert mine(tmp_path / "out", *flags, "--format", "beir") == 2
+    assert "query 1 of x has the id 'a\\tb'" in capsys.readouterr().err

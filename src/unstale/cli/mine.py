@@ -45,8 +45,9 @@ def run(chosen: Mine) -> None:
         form.check(dataset)
     model = open_encoder(chosen)
     began = time.perf_counter()
-    output.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
-    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
+    place = output.resolve()  # "." has no name
+    place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
         miner = _miner(chosen, dataset, model, Path(scratch))
         mined = mine_split(model, dataset, chosen.split, miner, chosen.hard_negatives)
         seconds = time.perf_counter() - began

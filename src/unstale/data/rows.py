@@ -86,17 +86,18 @@ class Rows:
         """Make up other ids for those that were made up and are another text's."""
         every = (hash(id) for _, chunk in ids.chunks(_CHUNK) for id in chunk)
         hashes = np.fromiter(every, np.int64, len(self))
-        order = np.argsort(hashes, kind="stable")
-        hashes = hashes[order]
-        same = np.flatnonzero(hashes[1:] == hashes[:-1])
-        rows = np.unique(np.concatenate([order[same], order[same + 1]]))
+        ordered = np.sort(hashes)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        if not len(repeated):
+            return ids
+        rows = np.flatnonzero(np.isin(hashes, repeated))
         nameless = np.isin(rows, np.frombuffer(self._nameless, np.int64))
         own: dict[str, int] = {}
         for row, id in zip(rows[~nameless].tolist(), ids.take(rows[~nameless]), strict=True):
             if (first := own.setdefault(id, row)) != row:
                 lines = f"{self._file}{self._lines[row]}", f"{self._file}{self._lines[first]}"
                 raise InputError(f"{lines[0]}: duplicate id {show(id)}, first seen in {lines[1]}")
-        renamed = {row: self._made_up(row, hashes) for row in rows[nameless].tolist()}
+        renamed = {row: self._made_up(row, ordered) for row in rows[nameless].tolist()}
         if not renamed:
             return ids
         writer = TextWriter()
