@@ -87,11 +87,18 @@ class Gatherer:
         self, split: str, text: str, where: str, id: str | None = None, answers: Sequence[str] = ()
     ) -> int:
         """Find a query that was read before, or add it."""
+        return self._query(split, text, where, id, answers)[0]
+
+    def _query(
+        self, split: str, text: str, where: str, id: str | None, answers: Sequence[str]
+    ) -> tuple[int, int | None]:
+        """Return the query's row, and that of another one which has its id, if there is one."""
         if not text.strip():
             raise InputError(f"{where}: the query is empty")
         key = text.encode() if id is None else id
-        row = self.queries.find(key)
+        row, other = self.queries.find(key), None
         if row is not None and id is not None and not self.queries.has(row, text):
+            other = row
             # Many sets number the queries of each split from 0.
             self._odd["query ids mean another text than in an earlier split, now SPLIT/ID"] += 1
             key = id = f"{split}/{id}"
@@ -101,16 +108,15 @@ class Gatherer:
         if row is None:
             row = self.queries.add(text, id, where, key)
             self._answers.append(answers or ())
-        return row
+        return row, other
 
     def listed_query(self, split: str, text: str, where: str, id: str) -> None:
         """Add a query of a split's own list, where each id must mean one text."""
         start = self._starts.setdefault(split, len(self.queries))
-        known = self.queries.find(id)
-        row = self.query(split, text, where, id)
-        if known is None or known == row:
+        row, other = self._query(split, text, where, id, ())
+        if other is None:
             return
-        if known >= start or self._renamed.put(f"{split}/{id}", row) != row:
+        if other >= start or self._renamed.put(f"{split}/{id}", row) != row:
             raise InputError(f"{where}: the query id {show(id)} had another text before")
 
     def new_query(self, text: str, id: str, where: str, answers: Sequence[str] = ()) -> int:

@@ -129,7 +129,8 @@ class RowReader:
         row: dict[str, Any] = {}
         for where, row in rows:
             columns = self._columns(tuple(row), where)
-            if self._unsure and self._doubts(columns, row, where):
+            extra = self._unsure and (columns.query_id or columns.answers)
+            if extra and self._doubts(columns, row, where):
                 columns = self._columns(tuple(row), where)
             yield where, parse_row(columns, row, where)
         for role in self._missing if row else ():
