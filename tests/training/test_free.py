@@ -52,6 +52,10 @@ def test_free_negatives_teach_queries_and_only_queries(
     distinct = labels[:, 1].unique(return_inverse=True)
     missed = view(distinct[0]) - torch.zeros(len(distinct[0]), 16).index_copy(0, distinct[1], g)
     free = view(torch.tensor(extra)) - missed.mean(dim=0).detach()
+    noise = 20.0 * f.detach() @ (missed - missed.mean(dim=0)).detach().T
+    noise[torch.arange(len(f)), distinct[1]] = 0.0
+    overrated = noise.square().mean() / 2
+    assert overrated > 0.01
     # By hand, one query at a time; known positives are nobody's negatives.
     expected = []
     for i, (query, label) in enumerate(labels.tolist()):
@@ -59,8 +63,9 @@ def test_free_negatives_teach_queries_and_only_queries(
         rows = [*labels[:, 1].tolist(), *extra]
         keep = [n for n, row in enumerate(rows) if row not in known and rows.index(row) == n]
         every = torch.cat([g.detach(), free])[keep]
+        less = torch.tensor([0.0] * len(labels) + [overrated.item()] * len(extra))[keep]
         place = torch.tensor(keep.index(rows.index(label)))
-        expected.append(functional.cross_entropy(20.0 * every @ f[i], place))
+        expected.append(functional.cross_entropy(20.0 * every @ f[i] - less, place))
         assert query == labels[i, 0]
     torch.testing.assert_close(found, torch.stack(expected).mean())
     torch.testing.assert_close(

@@ -23,6 +23,7 @@ from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
 from unstale.training.candidates import encode, everyone, full_precision, membership
 from unstale.training.card import CITATION
+from unstale.training.free import rectify
 from unstale.training.gradcache import in_mini_batches
 from unstale.training.matryoshka import nested_dims, truncate
 from unstale.training.record import Record
@@ -209,16 +210,21 @@ class FreshNegativesLoss(nn.Module):
         fresh: Float[Tensor, "c d"],
         label: Int[Tensor, " b"],
         absent: Bool[Tensor, "b c"],
+        less: Float[Tensor, " c"] | None = None,
         *,
         learn_scale: bool = True,
     ) -> Float[Tensor, ""]:
-        """Take the cross-entropy with the one-hot P*; the mean over nested vectors, if any."""
+        """Take the cross-entropy with the one-hot P*; the mean over nested vectors, if any.
+
+        `less` is taken from the targets' logits.
+        """
         losses, scale = [], self.scale()
         if torch.is_tensor(scale) and not learn_scale:
             scale = scale.detach()
         for dim in self.dims:
             f, g = (truncate(v, dim, unit=self._unit) for v in (queries, fresh))
-            logits = (scale * f @ g.T).masked_fill(absent, -torch.inf)
+            logits = scale * f @ g.T if less is None else scale * f @ g.T - less
+            logits = logits.masked_fill(absent, -torch.inf)
             losses.append(functional.cross_entropy(logits, label))
         return torch.stack(losses).mean()
 
@@ -236,19 +242,18 @@ class FreshNegativesLoss(nn.Module):
 
         In one softmax for both, a target would learn to differ from all that is cached: only what
         is fresh is ever right there, and the encoders collapse. The value is the queries' loss.
-
-        What the miner's view misses of the fresh targets on average is taken from the free ones:
-        queries would learn to tell cached targets by it, and not good ones from bad.
         """
         with torch.no_grad():
             view = self.miner.view(torch.cat([rows, extra]))
         if view is None:
             raise InputError("free negatives need a strategy that caches embeddings")
         seen, free = view.searched.split([len(rows), len(extra)])
-        free = free - (seen - fresh.detach()).mean(dim=0)
+        missed = seen - fresh.detach()
+        free, overrated = rectify(free, missed, queries.detach(), label, self.scale())
         known = (extra[None, :, None] == positives[:, None, :]).any(dim=2)
         every, missing = torch.cat([fresh.detach(), free]), torch.cat([absent, known], 1)
-        by_query = self._task_loss(queries, every, label, missing)
+        less = torch.cat([overrated.new_zeros(len(rows)), overrated.expand(len(extra))])
+        by_query = self._task_loss(queries, every, label, missing, less)
         by_target = self._task_loss(queries.detach(), fresh, label, absent, learn_scale=False)
         return by_query + by_target - by_target.detach()
 
