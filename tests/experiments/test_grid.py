@@ -105,6 +105,7 @@ def test_finished_cells_survive(study: Path, capsys: pytest.CaptureFixture[str])
     assert "has no setting seed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_starts(small: dict, tmp_path: Path) -> None:
     few = {name: {"strategy": name} for name in ("two-round", "corrected")}
     short = replace(starting_points.run, variants=few, references=())
@@ -120,6 +121,7 @@ def test_two_starts(small: dict, tmp_path: Path) -> None:
     assert "Start: trained for retrieval" in (tmp_path / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_recipes_are_given_the_same_time(small: dict, tmp_path: Path) -> None:
     two = ("in-batch", "corrected")
     given = small | {"steps": 4, "seeds": 1, "recipes": "in-batch; corrected"}

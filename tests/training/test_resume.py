@@ -53,7 +53,7 @@ def never_killed(command, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # One of each kind of state in every test run, the others with the slow tests.
-QUICK = {"sampled", "rolling", "auto-refresh", "dynnibal", "accumulated"}
+QUICK = {"rolling", "dynnibal"}
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class FreshNegatives:
         mini_batch_size: int = 0,
         matryoshka_dims: Sequence[int] = (),
         dropout: bool = False,
-        corrector_hidden: int | Sequence[int] = 768,
+        corrector_hidden: int | Sequence[int] = (768,),
         corrector_lr: float = 1e-3,
         corrector_weight: float = 10.0,
         corrector_loss: LossName = "ce",

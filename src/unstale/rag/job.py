@@ -58,7 +58,7 @@ def train_rag(
     scale: float | None = None,
     learning_rate: float | None = None,
     reader_lr: float = 1e-4,
-    corrector_hidden: int | Sequence[int] = 768,
+    corrector_hidden: int | Sequence[int] = (768,),
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_anchor: float = 1.0,

@@ -65,7 +65,7 @@ def train(
     mini_batch_size: int = 0,
     matryoshka_dims: Sequence[int] = (),
     learning_rate: float | None = None,
-    corrector_hidden: int | Sequence[int] = 768,
+    corrector_hidden: int | Sequence[int] = (768,),
     corrector_lr: float = 1e-3,
     corrector_weight: float = 10.0,
     corrector_loss: LossName = "ce",
