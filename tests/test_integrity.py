@@ -194,6 +194,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_lost_memory_map_ends_the_run_which_names_the_file_next_time(
     beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

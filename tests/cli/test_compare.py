@@ -41,6 +41,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
     return seen
 
 
+@pytest.mark.slow
 def test_every_strategy_in_one_table(
     compare, steps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
