@@ -39,7 +39,7 @@ WORDS = NUMBERS | {
     "docstrings": "small-docstrings",  # the true ones are 20,000
     "NAME": "toy-circle",
     "google/flan-t5-base": "tiny",
-    "flan-t5-small": "tiny",
+    "google/flan-t5-small": "tiny",
 }
 # A whole command, and what stands for it.
 INSTEAD = {"make demo": "unstale demo --output runs/demo"}
