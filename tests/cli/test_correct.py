@@ -245,14 +245,17 @@ def test_texts_without_qrels_or_queries_can_be_migrated(
     assert [r["queries"]["validate"] for r in found] == [0, 60]  # half of 120, the rest guide
 
 
+def write_faiss(path: Path, vectors: np.ndarray, kind: str, metric: int) -> None:
+    index = faiss.index_factory(vectors.shape[1], kind, metric)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+
+
 def test_a_faiss_index_must_rank_as_the_new_encoder_does(
     old: Path, beir: Path, bert_folder: Path, tmp_path: Path, caplog, capsys
 ) -> None:
-    vectors = np.load(old)
-    index = faiss.index_factory(vectors.shape[1], "IVF4,Flat", faiss.METRIC_L2)
-    index.train(vectors)
-    index.add(vectors)
-    faiss.write_index(index, str(tmp_path / "old.faiss"))
+    write_faiss(tmp_path / "old.faiss", np.load(old), "IVF4,Flat", faiss.METRIC_L2)
     dot = tmp_path / "dot"
     shutil.copytree(bert_folder, dot)
     config = json.loads((dot / "config_sentence_transformers.json").read_text())
@@ -272,11 +275,7 @@ def test_a_faiss_index_must_rank_as_the_new_encoder_does(
 def test_an_index_of_rounded_vectors_is_pointed_out(
     old: Path, beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    vectors = np.load(old)
-    index = faiss.index_factory(vectors.shape[1], "SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)
-    index.add(vectors)
-    faiss.write_index(index, str(tmp_path / "old.faiss"))
+    write_faiss(tmp_path / "old.faiss", np.load(old), "SQ8", faiss.METRIC_INNER_PRODUCT)
     words = ("--count", "80", "--method", "linear")
     assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", *words) == 0
     assert "an IndexScalarQuantizer keeps its vectors rounded" in caplog.text
