@@ -210,7 +210,7 @@ class FreshNegativesLoss(nn.Module):
         fresh: Float[Tensor, "c d"],
         label: Int[Tensor, " b"],
         absent: Bool[Tensor, "b c"],
-        less: Float[Tensor, " c"] | None = None,
+        less: Float[Tensor, " c"] | float = 0.0,
         *,
         learn_scale: bool = True,
     ) -> Float[Tensor, ""]:
@@ -223,8 +223,7 @@ class FreshNegativesLoss(nn.Module):
             scale = scale.detach()
         for dim in self.dims:
             f, g = (truncate(v, dim, unit=self._unit) for v in (queries, fresh))
-            logits = scale * f @ g.T if less is None else scale * f @ g.T - less
-            logits = logits.masked_fill(absent, -torch.inf)
+            logits = (scale * f @ g.T - less).masked_fill(absent, -torch.inf)
             losses.append(functional.cross_entropy(logits, label))
         return torch.stack(losses).mean()
 

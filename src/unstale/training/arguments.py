@@ -15,12 +15,8 @@ def merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
         >>> merged({"seed": 0, "prompts": {"query": "q: "}}, {"seed": 1, "prompts": {"other": ""}})
         {'seed': 1, 'prompts': {'query': 'q: ', 'other': ''}}
     """
-    both = {k: ours[k] | v for k, v in theirs.items() if _are_mappings(ours.get(k), v)}
-    return ours | theirs | both
-
-
-def _are_mappings(*values: object) -> bool:
-    return all(isinstance(value, dict) for value in values)
+    mappings = {k: v for k, v in theirs.items() if isinstance(v, dict)}
+    return ours | theirs | {k: (ours.get(k) or {}) | v for k, v in mappings.items()}
 
 
 def trainer_arguments(
