@@ -20,9 +20,8 @@ from unstale.buffer.buffer import (
     write_manifest,
     write_shard,
 )
-from unstale.buffer.fingerprint import Fingerprint, fingerprint
+from unstale.buffer.fingerprint import Fingerprint
 from unstale.buffer.stored import DTYPES
-from unstale.data.dataset import Texts
 from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
@@ -120,20 +119,19 @@ def _check(rows: Int[ndarray, " n"], vectors: Float[Tensor, "n d"]) -> None:
 
 def open_or_embed(
     model: SentenceTransformer,
-    targets: Texts,
     tokens: TokenStore,
-    made: Path | None,
+    made_by: Fingerprint,
+    reused: Path | None,
     folder: Path,
     dtype: str = "float32",
     *,
     progress: bool = True,
 ) -> tuple[TargetBuffer, int]:
-    """Open the buffer `made`, if it is this model's, or embed into `folder`.
+    """Open the buffer `reused`, if the same model made it, or embed the corpus into `folder`.
 
     The count is of what this run embedded, whichever of its processes did it.
     """
-    made_by = fingerprint(model, targets)
-    if made is not None:
-        return TargetBuffer.open(made, made_by), 0
+    if reused is not None:
+        return TargetBuffer.open(reused, made_by), 0
     buffer, _ = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
     return buffer, len(buffer)

@@ -1,39 +1,63 @@
-"""Which targets enter the softmax? One strategy a file, one protocol."""
+"""Which targets enter the softmax? One strategy a file, one protocol.
 
-from unstale.miners.auto_refreshed import AutoRefreshed
+To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add its name below.
+"""
+
+from importlib import import_module
+
 from unstale.miners.corrected import Corrected
-from unstale.miners.dynnibal import Dynnibal
-from unstale.miners.filtered import Filtered, PairScores
-from unstale.miners.filters import Filters
-from unstale.miners.given import Given
-from unstale.miners.in_batch import InBatch
-from unstale.miners.miner import Dropped, Embedded, Miner, Queries, Reading, View
-from unstale.miners.mixed import Mixed
-from unstale.miners.refreshed import Refreshed
+from unstale.miners.filters import FalseNegatives
+from unstale.miners.miner import Embed, Embedded, Mined, Miner, Queries, Reading, View
+from unstale.miners.negatives import Negatives
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
-from unstale.miners.stochastic import Stochastic
-from unstale.miners.uniform import Uniform
+from unstale.miners.strategy import (
+    Materials,
+    NegativeCounts,
+    Strategy,
+    find_strategy,
+    register,
+    strategies,
+)
+from unstale.settings import Filters
 
 __all__ = [
-    "AutoRefreshed",
     "Corrected",
-    "Dropped",
-    "Dynnibal",
+    "Embed",
     "Embedded",
-    "Filtered",
+    "FalseNegatives",
     "Filters",
-    "Given",
-    "InBatch",
+    "Materials",
+    "Mined",
     "Miner",
-    "Mixed",
-    "PairScores",
+    "NegativeCounts",
+    "Negatives",
     "Queries",
     "Reading",
-    "Refreshed",
     "Schedule",
     "Stale",
-    "Stochastic",
-    "Uniform",
+    "Strategy",
     "View",
+    "find_strategy",
+    "register",
+    "strategies",
 ]
+
+STRATEGY_FILES = (  # in the order of the documentation
+    "corrected_free",
+    "corrected",
+    "corrected_mse",
+    "corrected_subset",
+    "stale_rerank",
+    "stale",
+    "stale_frozen",
+    "exhaustive",
+    "two_round",
+    "stochastic",
+    "dynnibal",
+    "auto_refresh",
+    "uniform",
+    "in_batch",
+)
+for _file in STRATEGY_FILES:
+    register(import_module(f"{__name__}.{_file}").STRATEGY)

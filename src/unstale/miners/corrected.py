@@ -1,6 +1,7 @@
 """Corrected, the paper's method: search h(B), and train h on the candidates of every step."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import final
 
@@ -9,14 +10,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
-from unstale.corrector.losses import LOSSES, LossName, mean_squared_error
+from unstale.corrector.losses import LOSSES, mean_squared_error
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Miner, Queries, Reading, View
 from unstale.miners.stale import Stale
+from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.search.auto import make_search
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Draw, Exact, Search
 from unstale.search.sharded import search_in_place
+from unstale.settings import LossName
 
 _LOG = logging.getLogger(__name__)
 _KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # how much worse is borne: by judgement, not tuned
@@ -31,13 +35,12 @@ class Corrected(Miner):
     Args:
         buffer: The stale embeddings B.
         network: The corrector h.
-        scale: The paper's beta.
         loss: `ce` or `mse`.
         anchor: Weight of a mean-squared error added to the cross-entropy, which alone leaves h
             free by a vector common to all targets.
         memory: Adds to h(b) what it missed when the target was last encoded.
         search: How to search h(B); by default exactly.
-        gumbel: Noise for sampling instead of a top-k.
+        noise: Seed of Gumbel noise, to sample instead of taking the top k.
         fallback: Mine from the stale view for as long as the meter finds h worse than that.
     """
 
@@ -46,49 +49,46 @@ class Corrected(Miner):
         buffer: Buffer,
         network: Corrector,
         *,
-        scale: float,
         loss: LossName = "ce",
         anchor: float = 0.0,
         memory: ResidualMemory | None = None,
         search: Search | None = None,
-        gumbel: Gumbel | None = None,
+        noise: int | None = None,
         fallback: bool = True,
     ) -> None:
         super().__init__()
         self.buffer = buffer
         self.network = network
-        self.scale = scale
         self.anchor = anchor if loss == "ce" else 0.0
         self.memory = memory
         self.search = search or search_in_place(buffer, lambda b: Exact(b, network))
-        self.gumbel = gumbel
+        self.noise = noise
         self.fallback = fallback
         self.trusted: Tensor
         self.register_buffer("trusted", torch.tensor(True))
-        self._stale = Stale(buffer, gumbel)
+        self._stale = Stale(buffer, noise)
         self._correction_loss = LOSSES[loss]
-        self._step = 0
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.h(b)`, or a sample from their softmax."""
-        self._step = queries.step
         if not self.trusted:
             return self._stale.mine(queries, k)
         self.search.begin(queries.step)
         draw = None
+        gumbel = None if self.noise is None else Gumbel(self.noise, queries.scale)
         if self.memory is not None:
-            remembered = _Remembered(queries, self.memory, self.gumbel)
+            remembered = _Remembered(queries, self.memory, gumbel)
             draw = Draw(remembered, queries.step, queries.rows)
-            if self.gumbel is None:  # which does lift targets from far below
+            if gumbel is None:  # which does lift targets from far below
                 late = partial(self.memory.pair_scores, queries.vectors, step=queries.step)
                 draw = draw._replace(late=late)
-        elif self.gumbel is not None:
-            draw = Draw(self.gumbel, queries.step, queries.rows)
+        elif gumbel is not None:
+            draw = Draw(gumbel, queries.step, queries.rows)
         return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
 
     def loss(
         self,
-        queries: Float[Tensor, "b d"],
+        queries: Queries,
         fresh: Float[Tensor, "c d"],
         rows: Int[Tensor, " c"],
         within: Bool[Tensor, "b c"] | None,
@@ -96,13 +96,12 @@ class Corrected(Miner):
         """Compare P over the fresh candidates with P_h over the corrected ones."""
         corrected = self.network(self.buffer[rows])
         if self.memory is not None:
-            self.memory.write(rows, fresh - corrected, self._step)
-        loss = self._correction_loss(queries, fresh, corrected, self.scale, within)
-        if self.anchor:
-            loss = loss + self.anchor * mean_squared_error(queries, fresh, corrected, self.scale)
-        return loss
+            self.memory.write(rows, fresh - corrected, queries.step)
+        given = queries.vectors, fresh, corrected, queries.scale
+        loss = self._correction_loss(*given, within)
+        return loss + self.anchor * mean_squared_error(*given) if self.anchor else loss
 
-    def heed(self, reading: Reading) -> None:
+    def observe(self, reading: Reading) -> None:
         """Warn of a corrector that does harm, and mine without it until it does not."""
         worse = worse_than_stale(reading)
         if worse:
@@ -118,12 +117,12 @@ class Corrected(Miner):
         if self.fallback:
             self.trusted.fill_(not worse)
 
-    def view(self, rows: Int[Tensor, " n"]) -> View:
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]
         corrected = self.network(stale)
         if self.memory is not None:
-            corrected = corrected + self.memory.read(rows, self._step)
+            corrected = corrected + self.memory.read(rows, step)
         return View(stale, corrected, bool(self.trusted))
 
 
@@ -137,6 +136,32 @@ def worse_than_stale(reading: Reading) -> bool:
     # While hardly anything has drifted, both divergences are noise: hence a floor.
     good = reading.kl_corrected <= max(_KL * reading.kl_stale, _FLOOR)
     return not (good and reading.overlap_corrected >= reading.overlap_stale - _OVERLAP)
+
+
+def build_corrected(
+    materials: Materials, search: Callable[[Corrector], Search] | None = None
+) -> Miner:
+    """Build the miner of any strategy that trains a corrector; `search` is its way to search."""
+    chosen, cache = materials.settings, materials.cache
+    network = Corrector(cache.dim, chosen.corrector_widths).to(materials.device)
+    if search is not None:
+        built = search(network)
+    else:
+        choice = materials.search
+        assert choice is not None
+        built = search_in_place(
+            cache, lambda part: make_search(choice, part, network, seed=chosen.seed)
+        )
+    return Corrected(
+        cache,
+        network,
+        loss=chosen.corrector_loss,
+        anchor=chosen.corrector_anchor,
+        memory=materials.residuals,
+        search=built,
+        noise=materials.noise,
+        fallback=chosen.fallback,
+    )
 
 
 @final
@@ -159,3 +184,14 @@ class _Remembered:
         vectors = self._vectors[torch.searchsorted(self._ids, queries.contiguous())]
         extra = self.memory.scores(vectors, rows, step)
         return extra if self.gumbel is None else extra + self.gumbel(step, queries, rows)
+
+
+STRATEGY = Strategy(
+    name="corrected",
+    negatives_from="the paper's Algorithm 1: the cached embeddings seen through the corrector",
+    build=build_corrected,
+    reads=("sampling", "search", *CORRECTOR),
+    rag=True,
+    planned=True,
+    tone="corrected",
+)

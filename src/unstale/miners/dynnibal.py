@@ -13,11 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.miners.exhaustive import Refreshed
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
-from unstale.miners.refreshed import Refreshed
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
-from unstale.search.draws import Gumbel, subset
+from unstale.miners.strategy import SCHEDULE, Materials, Strategy
+from unstale.search.draws import subset
 
 
 @final
@@ -34,13 +35,13 @@ class Dynnibal(Miner):
         rank: int,
         seed: int,
         ridge: float = 1e-2,
-        gumbel: Gumbel | None = None,
+        noise: int | None = None,
     ) -> None:
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
         self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
         self.register_buffer("vectors", self.moved.shared())  # what a checkpoint must hold
-        self.searched = Stale(self.moved, gumbel)
+        self.searched = Stale(self.moved, noise)
         self.refits = refits
         self.sample = min(sample, len(buffer))
         self.rank = rank
@@ -67,7 +68,7 @@ class Dynnibal(Miner):
             self.moved.write(part, stale + stale @ move)
         return Embedded(sampled=self.sample)
 
-    def view(self, rows: Int[Tensor, " n"]) -> View:
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
 
@@ -83,3 +84,30 @@ def low_rank_ridge(
     _, _, directions = torch.linalg.svd(stale @ whole, full_matrices=False)
     kept = directions[:rank]
     return whole @ kept.T @ kept
+
+
+def _build(materials: Materials) -> Miner:
+    chosen = materials.settings
+    return Dynnibal(
+        materials.whole,
+        refits=materials.schedule,
+        # Inside the run, not at its end: with 2, after a third and two thirds.
+        refreshes=Schedule.inside(chosen.full_refreshes, chosen.steps),
+        sample=chosen.sample_size or materials.twentieth,
+        rank=chosen.rank,
+        seed=chosen.seed,
+        noise=materials.noise,
+    )
+
+
+STRATEGY = Strategy(
+    name="dynnibal",
+    negatives_from="the cached embeddings moved by a low-rank regression, which is refitted on a "
+    "sample: our reconstruction",
+    build=_build,
+    reembeds="a sample each time, the whole corpus twice",
+    cache="rewritten",
+    reads=("sampling", *SCHEDULE, "full_refreshes", "sample_size", "rank"),
+    one_process=True,
+    needs_steps=True,
+)

@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.miners.miner import Miner, Queries
+from unstale.miners.strategy import Strategy
 
 
 @final
@@ -16,3 +17,13 @@ class InBatch(Miner):
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b 0"]:
         """Return no rows."""
         return torch.zeros(len(queries.vectors), 0, dtype=torch.long, device=queries.rows.device)
+
+
+STRATEGY = Strategy(
+    name="in-batch",
+    negatives_from="the other queries' positives",
+    build=lambda materials: InBatch(),
+    cache="none",
+    views_all=False,
+    planned=True,
+)

@@ -17,7 +17,8 @@ class Queries(NamedTuple):
     vectors: Float[Tensor, "b d"]
     rows: Int[Tensor, " b"]  # which queries, the key of their random draws
     positives: Int[Tensor, "b p"]  # rows never to mine for each, padded with -1
-    step: int
+    step: int  # completed optimizer steps
+    scale: float = 1.0  # the paper's beta, which multiplies scores
 
 
 @final
@@ -44,12 +45,23 @@ class View(NamedTuple):
 
 @final
 class Dropped(NamedTuple):
-    """What filters kept out of the last targets mined."""
+    """What filters kept out of the targets mined for a batch."""
 
-    spared: Int[Tensor, "b s"]  # rows that are not to be negatives of each query, padded with -1
+    kept_away: Int[Tensor, "b s"]  # rows that must not be negatives of each query, padded with -1
     counts: dict[str, int]  # candidates dropped by each rule
     considered: int  # candidates before the filters
     missing: int  # negatives that too few candidates were left for
+
+
+@final
+class Mined(NamedTuple):
+    """The negatives of a batch, by kind; a row of -1 stands for none."""
+
+    encoded: Int[Tensor, "b h"]  # mined, to be encoded
+    free: Int[Tensor, "b f"]  # mined, to be used through the miner's view of them
+    uniform: Int[Tensor, "b u"]  # drawn uniformly, to be encoded
+    given: Int[Tensor, "b g"]  # drawn from the dataset's own, to be encoded
+    dropped: Dropped | None = None  # by false-negative filters, if there are any
 
 
 @runtime_checkable
@@ -90,14 +102,7 @@ class Miner(nn.Module, ABC):
 
     @abstractmethod
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
-        """Choose targets for each query, k of them; never one of its positives.
-
-        A row of -1 stands for none: filters may leave a query with fewer.
-        """
-
-    def dropped(self) -> Dropped | None:
-        """Tell what filters dropped when last mined; None if there are none."""
-        return None
+        """Choose k targets for each query, best first; never one of its positives."""
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Re-embed what the strategy re-embeds after `step` completed steps; by default nothing."""
@@ -105,17 +110,20 @@ class Miner(nn.Module, ABC):
 
     def loss(
         self,
-        queries: Float[Tensor, "b d"],
+        queries: Queries,
         fresh: Float[Tensor, "c d"],
         rows: Int[Tensor, " c"],
         within: Bool[Tensor, "b c"] | None,
     ) -> Float[Tensor, ""]:
-        """Return the loss of the miner's own weights on the step's candidates; by default 0."""
+        """Return the loss of the miner's own weights on the step's candidates; by default 0.
+
+        Nothing of it may reach the encoders: queries and fresh embeddings come detached.
+        """
         return fresh.new_zeros(())
 
-    def heed(self, reading: Reading) -> None:
-        """Take note of how fresh the view is found to be; by default it changes nothing."""
+    def observe(self, reading: Reading) -> None:
+        """Take note of a reading of the freshness meter; by default it changes nothing."""
 
-    def view(self, rows: Int[Tensor, " n"]) -> View | None:
-        """Show the meter what the miner believes of some targets; None if it caches nothing."""
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:
+        """Show how the miner sees some targets after `step` steps; None if it caches nothing."""
         return None

@@ -13,14 +13,15 @@ from sentence_transformers import SentenceTransformer
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset
 from unstale.data.lines import count_bar
 from unstale.encoders.embed import embed_queries
-from unstale.miners.miner import Miner, Queries
+from unstale.miners.miner import Queries
+from unstale.miners.negatives import Negatives
 
 _QUERIES = 512  # embedded and searched together
 
 
 @final
 @dataclass
-class Mined:
+class MinedSplit:
     """What was mined: a row of targets for each query, best first, -1 where there are too few."""
 
     queries: Int[ndarray, " q"]
@@ -35,26 +36,27 @@ def mine_split(
     model: SentenceTransformer,
     dataset: RetrievalDataset,
     split: str,
-    miner: Miner,
+    negatives: Negatives,
     k: int,
     *,
     progress: bool = True,
-) -> Mined:
-    """Mine k targets for each query of a split; known positives, of any split, never.
+) -> MinedSplit:
+    """Mine k targets for each query of a split, never one of its positives in any split.
 
-    Queries are embedded as they are needed: beside the buffer, memory holds one batch of them.
+    Queries are embedded one batch at a time, so that memory holds little beside the buffer.
     """
     queries = dataset.split(split).query_rows
     positives = Positives(dataset, list(dataset.qrels))
-    mined = Mined(queries, np.full((len(queries), k), -1, np.int64))
+    mined = MinedSplit(queries, np.full((len(queries), k), -1, np.int64))
     with count_bar(len(queries), "mining", "query", progress) as bar:
         for start in range(0, len(queries), _QUERIES):
             rows = queries[start : start + _QUERIES]
             vectors = embed_queries(model, dataset.queries.take(rows)).to(model.device)
             known = torch.from_numpy(positives(rows)).to(model.device)
             asked = Queries(vectors, torch.from_numpy(rows).to(model.device), known, 0)
-            mined.targets[start : start + len(rows)] = miner.mine(asked, k).cpu().numpy()
-            if (dropped := miner.dropped()) is not None:
+            found, dropped = negatives.mine_hard(asked, k)
+            mined.targets[start : start + len(rows)] = found.cpu().numpy()
+            if dropped is not None:
                 mined.considered += dropped.considered
                 mined.missing += dropped.missing
                 mined.dropped.update(dropped.counts)
@@ -62,7 +64,7 @@ def mine_split(
     return mined
 
 
-def with_negatives(dataset: RetrievalDataset, split: str, mined: Mined) -> RetrievalDataset:
+def with_negatives(dataset: RetrievalDataset, split: str, mined: MinedSplit) -> RetrievalDataset:
     """Return the dataset with the mined targets as a split's negatives, in place of given ones."""
     old = dataset.split(split)
     keep = old.grade > 0

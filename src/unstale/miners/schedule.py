@@ -32,6 +32,16 @@ class Schedule:
         return cls([(0, steps, min(refreshes, steps), steps)])
 
     @classmethod
+    def every(cls, interval: int, steps: int) -> "Schedule":
+        """Refresh whenever another `interval` steps of a run are completed.
+
+        Example:
+            >>> [s for s in range(1, 11) if Schedule.every(4, steps=10).due(s)]
+            [4, 8]
+        """
+        return cls([(0, steps, 1, interval)])
+
+    @classmethod
     def inside(cls, refreshes: int, steps: int) -> "Schedule":
         """Cut a run into equal parts and refresh between them: 1 is halfway."""
         places = [round(steps * (i + 1) / (refreshes + 1)) for i in range(refreshes)]
@@ -39,7 +49,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """Read Atlas's grammar: `0-1000:500,1000-10000:2000`, in each range after every so many."""
+        """Read Atlas's grammar, START-END:EVERY, as in `0-1000:500,1000-10000:2000`."""
         ranges = []
         for part in text.split(","):
             match = _RANGE.fullmatch(part.strip())

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Miner, Queries, View
+from unstale.miners.strategy import Strategy
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Draw, Exact
 from unstale.search.sharded import search_in_place
@@ -14,19 +15,37 @@ from unstale.search.sharded import search_in_place
 
 @final
 class Stale(Miner):
-    """Search B as it was embedded once; it is never updated."""
+    """Search B as it was embedded once; it is never updated.
 
-    def __init__(self, buffer: Buffer, gumbel: Gumbel | None = None) -> None:
+    Args:
+        buffer: The stale embeddings B.
+        noise: Seed of Gumbel noise, to sample instead of taking the top k.
+    """
+
+    def __init__(self, buffer: Buffer, noise: int | None = None) -> None:
         super().__init__()
         self.buffer = buffer
-        self.gumbel = gumbel
+        self.noise = noise
         self.search = search_in_place(buffer, Exact)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.b`, or a sample from their softmax."""
-        draw = Draw(self.gumbel, queries.step, queries.rows) if self.gumbel else None
+        draw = None
+        if self.noise is not None:
+            draw = Draw(Gumbel(self.noise, queries.scale), queries.step, queries.rows)
         return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
 
-    def view(self, rows: Int[Tensor, " n"]) -> View:
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings."""
         return View(self.buffer[rows])
+
+
+STRATEGY = Strategy(
+    name="stale",
+    negatives_from="the cached embeddings as they were before training",
+    build=lambda materials: Stale(materials.cache, materials.noise),
+    reads=("sampling",),
+    rag=True,
+    planned=True,
+    tone="stale",
+)

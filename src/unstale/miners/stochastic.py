@@ -9,6 +9,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.schedule import Schedule
+from unstale.miners.strategy import SCHEDULE, Materials, Strategy
 from unstale.search.draws import Gumbel, subset
 from unstale.search.exact import Draw, Exact
 
@@ -24,14 +25,14 @@ class Stochastic(Miner):
         *,
         size: int,
         seed: int,
-        gumbel: Gumbel | None = None,
+        noise: int | None = None,
     ) -> None:
         super().__init__()
         self.targets = len(buffer)
         self.size = min(size, self.targets)
         self.schedule = schedule
         self.seed = seed
-        self.gumbel = gumbel
+        self.noise = noise
         rows = subset(self.targets, self.size, seed, step=0)
         self.rows: Tensor
         self.vectors: Tensor
@@ -41,7 +42,9 @@ class Stochastic(Miner):
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
-        draw = Draw(self.gumbel, queries.step, queries.rows) if self.gumbel else None
+        draw = None
+        if self.noise is not None:
+            draw = Draw(Gumbel(self.noise, queries.scale), queries.step, queries.rows)
         return self._search.top_k(queries.vectors, k, queries.positives, draw).rows
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
@@ -51,3 +54,26 @@ class Stochastic(Miner):
         self.rows.copy_(subset(self.targets, self.size, self.seed, step))
         self.vectors.copy_(embed(self.rows))
         return Embedded(refreshed=self.size)
+
+
+def _build(materials: Materials) -> Miner:
+    return Stochastic(
+        materials.cache,
+        materials.schedule,
+        size=materials.subset_size,
+        seed=materials.settings.seed,
+        noise=materials.noise,
+    )
+
+
+STRATEGY = Strategy(
+    name="stochastic",
+    negatives_from="a random subset of the corpus, redrawn and re-embedded on the schedule "
+    "(`--subset-size`)",
+    build=_build,
+    reembeds="the subset, each time",
+    reads=("sampling", *SCHEDULE, "subset_size"),
+    views_all=False,
+    searches_part=True,
+    needs_steps=True,
+)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
+from unstale.miners.strategy import Strategy
 from unstale.search.draws import UNIFORM, bits
 
 
@@ -18,8 +19,8 @@ class Uniform(Miner):
     Args:
         targets: N, the size of the corpus.
         seed: Of the draws.
-        more: Targets to draw beside the k asked for: uniform company, in the same draw. Of a second
-            miner with the same key the first draws would be these over again.
+        more: Targets to draw in addition to the k asked for, in the same draw: a second miner with
+            the same key would draw the first ones again.
     """
 
     def __init__(self, targets: int, seed: int, more: int = 0) -> None:
@@ -70,3 +71,13 @@ def _distinct(
         return rows, False
     first = bad.int().argsort(dim=1, stable=True)[:, :k]
     return rows.gather(1, first), not bool(bad.gather(1, first).any())
+
+
+STRATEGY = Strategy(
+    name="uniform",
+    negatives_from="the corpus, drawn at random",
+    # Its uniform negatives are of the same kind as its others, so that one draw gives both.
+    build=lambda m: Uniform(m.targets, m.settings.seed, m.uniform_negatives),
+    cache="none",
+    views_all=False,
+)

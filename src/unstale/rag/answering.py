@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from unstale.rag.algorithm2 import Fusion
+from unstale.rag.settings import Fusion
 from unstale.rag.losses import answer_scores
 from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
 

@@ -20,7 +20,7 @@ from unstale.evaluation.answers import exact_match, f1
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, write_json
-from unstale.rag.algorithm2 import Fusion
+from unstale.rag.settings import Fusion
 from unstale.rag.answering import answer
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader

@@ -1,12 +1,13 @@
 """The losses of Algorithm 2, on truncated distributions over each question's own targets."""
 
-from typing import Literal
-
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Likelihood = Literal["sequence", "mean"]
+from unstale.distributed import total, world
+from unstale.rag.reader import IGNORED
+from unstale.rag.settings import Likelihood
+
 ATLAS_TEMPERATURE = 0.01
 
 
@@ -45,3 +46,9 @@ def marginal_nll(
     Its gradient reaches the retriever too.
     """
     return -torch.logsumexp(log_likelihood + log_p, dim=1).mean()
+
+
+def token_nll(log_probs: Float[Tensor, "b t"], labels: Int[Tensor, "b t"]) -> Float[Tensor, ""]:
+    """Average -log P over all tokens of the batch's answers in all processes, as T5 does."""
+    tokens = total((labels != IGNORED).sum()) / world()  # gradients are averaged later
+    return -log_probs.sum() / tokens

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import torch
 from jaxtyping import Int
 from numpy import ndarray
+from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
+from unstale.search.draws import ANSWER, bits
 
 
 @final
@@ -66,3 +69,9 @@ class QuestionSet:
                 text = self.dataset.queries[row][:100]
                 raise InputError(f"{where} ({text!r}): no answer that says something")
         return rows
+
+    def choose_answers(self, rows: Int[Tensor, " b"], seed: int, step: int) -> list[str]:
+        """Take one of each question's answers; which depends on (seed, step, question) only."""
+        random = bits(ANSWER, seed, step, rows, torch.zeros_like(rows[:1]))[:, 0]
+        several = [[a for a in self.answers[row] if a.strip()] for row in rows.cpu().tolist()]
+        return [a[r % len(a)] for a, r in zip(several, random.tolist(), strict=True)]

@@ -53,6 +53,7 @@ class Reader(nn.Module):
         tokenizer: Its tokenizer.
         max_length: Tokens after which a question with its target is cut.
         answer_length: The most tokens of an answer.
+        usual_lr: The learning rate to train it with, unless another is chosen.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class Reader(nn.Module):
         *,
         max_length: int = 256,
         answer_length: int = 64,
+        usual_lr: float = 1e-4,
     ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.answer_length = answer_length
+        self.usual_lr = usual_lr
         self.truncated = 0  # inputs that were cut, so far
         self.inputs = 0  # all inputs, so far
 

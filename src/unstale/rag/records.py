@@ -17,11 +17,11 @@ from unstale.data.gather import Example, Target
 from unstale.data.lines import identifier, show, strings, text
 from unstale.errors import InputError
 
-Record = dict[str, Any]
+Fields = dict[str, Any]  # one record of a file
 _IDS = ("_id", "id", "question_id", "QuestionId")
 
 
-def parse_record(record: Record, where: str) -> Example:
+def parse_record(record: Fields, where: str) -> Example:
     """Read one record; `where` names it in errors."""
     question = text(record.get("question", record.get("Question")), "question", where)
     answers = _answers(record, where)
@@ -35,7 +35,7 @@ def parse_record(record: Record, where: str) -> Example:
     return Example(id, question, *sides, answers)
 
 
-def _answers(record: Record, where: str) -> list[str]:
+def _answers(record: Fields, where: str) -> list[str]:
     """Collect every way that a record gives an answer, without repeats."""
     found: list[str] = []
     for name in ("answers", "answer", "Answer", "target"):
@@ -49,7 +49,7 @@ def _answers(record: Record, where: str) -> list[str]:
     return list(dict.fromkeys(answer for answer in found if answer.strip()))
 
 
-def _contexts(record: Record, where: str) -> tuple[list[Target], list[Target]]:
+def _contexts(record: Fields, where: str) -> tuple[list[Target], list[Target]]:
     """Return HotPotQA's contexts: those said to support the answer, and the others."""
     pairs, facts = record.get("context"), record.get("supporting_facts") or []
     if isinstance(pairs, dict):  # as the hub stores HotPotQA: by columns

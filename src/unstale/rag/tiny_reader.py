@@ -56,7 +56,8 @@ def tiny_reader(
         model = T5ForConditionalGeneration(config)
     _start_copying(model)
     model.to(device)  # type: ignore[arg-type]
-    return Reader(model, tokenizer, max_length=max_length, answer_length=answer_length)
+    limits = {"max_length": max_length, "answer_length": answer_length}
+    return Reader(model, tokenizer, usual_lr=3e-3, **limits)
 
 
 @torch.no_grad()

@@ -15,11 +15,11 @@ from unstale.distributed import average, rank
 from unstale.errors import InputError
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.training.callbacks import Curve, Steps
-from unstale.training.checkpoints import Aside
-from unstale.training.gradients import check_norms, gradient_norm
+from unstale.training.checkpoints import PendingCheckpoint
 from unstale.training.meter import Meter
-from unstale.training.record import load_miner, save_miner
-from unstale.training.together import share_by_hand
+from unstale.training.own_weights import check_norms, gradient_norm
+from unstale.training.state import load_miner, save_miner
+from unstale.training.trainer import share_weights
 
 
 @final
@@ -56,9 +56,9 @@ class RagTrainer(Trainer):
         if args.n_gpu > 1:
             raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=algorithm, args=args, train_dataset=questions)
-        share_by_hand(self, algorithm.parameters())
+        share_weights(self, algorithm.parameters())
         self.algorithm = algorithm
-        self.aside = Aside(keep_checkpoints)
+        self.pending = PendingCheckpoint(keep_checkpoints)
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
         self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
@@ -137,13 +137,13 @@ class RagTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
         """Write a checkpoint aside, seal it, and put it in place."""
-        with self.aside.save(self) as folder:
+        with self.pending.save(self) as folder:
             super()._save_checkpoint(model, trial)
             if rank() > 0:
                 save_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
-        return str(self.aside.folder or super()._get_output_dir(trial))
+        return str(self.pending.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save all weights and the record of the run; nothing pickled."""

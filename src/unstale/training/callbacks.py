@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, final, runtime_checkable
 
-import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -14,7 +13,8 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_together
 from unstale.miners.miner import Miner
 from unstale.training.meter import Meter
-from unstale.training.record import Record, search_readings
+from unstale.training.record import RunRecord
+from unstale.training.state import search_readings
 
 _LOG = logging.getLogger(__name__)
 LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve's metrics
@@ -40,7 +40,7 @@ class Algorithm(Protocol):
         ...
 
     @property
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """Where the run keeps count."""
         ...
 
@@ -99,29 +99,29 @@ class Steps(TrainerCallback):
 
     def _embed(self, rows: Tensor) -> Tensor:
         vectors = embed_together(self.algorithm.model, self.algorithm.tokens, rows.cpu().numpy())
-        if not (good := torch.isfinite(vectors).all(dim=1)).all():
-            raise self.algorithm.record.not_finite("fresh embeddings", rows.cpu()[~good])
+        self.algorithm.record.check_finite("fresh embeddings", vectors, rows)
         return vectors
 
     def _read(self, step: int) -> None:
         if self.meter is None:
             return
-        counters, began = self.algorithm.record.counters, time.perf_counter()
-        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step)
+        record, began = self.algorithm.record, time.perf_counter()
+        counters = record.counters
+        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step, record.step)
         counters.metering_seconds += time.perf_counter() - began
         if reading is not None:
             counters.targets_probed += len(self.meter.rows)
-            self.algorithm.record.freshness.append(reading)
+            record.freshness.append(reading)
             found = search_readings(self.algorithm.miner) if step else {}
             if found:
-                self.algorithm.record.search.append({"step": step, **found})
+                record.search.append({"step": step, **found})
             self.log(reading.logs() | {f"search/{k}": v for k, v in found.items()})
-            self.algorithm.miner.heed(reading)
+            self.algorithm.miner.observe(reading)
 
 
 @final
 class Curve(TrainerCallback):
-    """Measure the model every so many steps; the time it takes is not the training's."""
+    """Evaluate the model every `every` steps; the time it takes is not the training's."""
 
     def __init__(
         self, steps: Steps, evaluate: Callable[[SentenceTransformer], dict[str, float]], every: int

@@ -1,56 +1,88 @@
-"""The queries and candidates of a step, over all processes: what Algorithms 1 and 2 share."""
+"""Which targets are in a step's softmax? Chosen for the queries of all processes together."""
 
-import numpy as np
+import time
+from typing import NamedTuple, final
+
 import torch
-from jaxtyping import Bool, Float, Int
-from sentence_transformers import SentenceTransformer
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional
 
-from unstale.data.tokens import TokenStore
-from unstale.distributed import exchange, gather, gather_with_gradients, share, world
-from unstale.encoders.embed import embed
+from unstale.distributed import exchange, gather, share
 from unstale.miners.miner import Queries
-from unstale.training.gradcache import in_mini_batches
+from unstale.miners.negatives import Negatives
+from unstale.training.encode import full_precision
+from unstale.training.record import Counters
 
 
-def everyone(
-    queries: Float[Tensor, "b d"],
-    query_rows: Int[Tensor, " b"],
-    positives: Int[Tensor, "b p"],
-    step: int,
-) -> Queries:
-    """Gather the queries of all processes; each searches its own rows for all of them."""
-    width = max(exchange(positives.shape[1]))
-    padded = functional.pad(positives, (0, width - positives.shape[1]), value=-1)
-    return Queries(gather(queries.detach()), gather(query_rows), gather(padded), step)
+@final
+class Candidates(NamedTuple):
+    """The candidates S of a batch, and which of them are in each query's softmax.
+
+    Where there are several processes, the candidates are those of all of them and b counts the
+    queries of this one.
+    """
+
+    rows: Int[Tensor, " c"]  # distinct, to be encoded
+    label: Int[Tensor, " b"]  # the place of each query's positive among them
+    absent: Bool[Tensor, "b c"]  # not in a query's softmax, such as its other positives
+    within: Bool[Tensor, "b c"] | None  # a query's own candidates; None if all are shared
+    free: Int[Tensor, " e"]  # distinct, not to be encoded
+    free_absent: Bool[Tensor, "b e"]
 
 
-def encode(
-    model: SentenceTransformer,
-    tokens: TokenStore,
-    rows: Int[Tensor, " c"],
+@torch.no_grad()
+def choose_candidates(
+    negatives: Negatives,
+    queries: Queries,
+    label: Int[Tensor, " b"],
+    counters: Counters,
     *,
-    unit: bool,
-    mini_batch_size: int = 0,
-) -> Float[Tensor, "c d"]:
-    """Encode targets, each process as many; their gradients come from all of them."""
-    missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
-    padded = torch.cat([rows, rows[:1].expand(missing)])
-    own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
+    shared: bool,
+) -> Candidates:
+    """Mine for a batch, and include each query's supervised label."""
+    every_label = gather(label)[:, None]  # (B, 1), over all processes
+    everyone = gather_queries(queries)
+    began = time.perf_counter()
+    with full_precision(queries.vectors):
+        mined = negatives.mine(everyone)
+    counters.mining_seconds += time.perf_counter() - began
 
-    def some(part: slice) -> Float[Tensor, "m d"]:
-        return embed(model, tokens.features(own[part], rows.device), "document", unit=unit)
+    own, not_negatives = share(len(everyone.rows)), queries.positives
+    if mined.dropped is not None:
+        counters.count_dropped(mined.dropped)
+        not_negatives = torch.cat([not_negatives, mined.dropped.kept_away[own]], dim=1)
+    encoded = torch.cat([mined.encoded, mined.uniform, mined.given], dim=1)
+    encoded = torch.where(encoded < 0, every_label, encoded)  # none: the label is there anyway
+    rows, place = torch.cat([every_label, encoded], dim=1).unique(return_inverse=True)
+    place = place[own]  # (b, 1 + m)
+    within = None if shared else membership(place, len(rows))
+    absent = _among(rows, not_negatives)
+    if within is not None:
+        absent = absent | ~within
+    absent = absent.scatter_(1, place[:, :1], False)
+    free = torch.where(mined.free < 0, every_label, mined.free).unique()
+    free = free[~torch.isin(free, rows)]
+    return Candidates(rows, place[:, 0], absent, within, free, _among(free, not_negatives))
 
-    return gather_with_gradients(in_mini_batches(some, len(own), mini_batch_size))[: len(rows)]
 
-
-def full_precision(like: Tensor) -> torch.autocast:
-    """Switch mixed precision off: the encoders may run in bfloat16, scores and losses may not."""
-    return torch.autocast(like.device.type, enabled=False)
+def gather_queries(queries: Queries) -> Queries:
+    """Gather the queries of all processes; each searches its own rows for all of them."""
+    width = max(exchange(queries.positives.shape[1]))
+    missing = width - queries.positives.shape[1]
+    return queries._replace(
+        vectors=gather(queries.vectors),
+        rows=gather(queries.rows),
+        positives=gather(functional.pad(queries.positives, (0, missing), value=-1)),
+    )
 
 
 def membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"]:
     """Mark which candidates each query chose itself."""
     mask = torch.zeros(len(place), candidates, dtype=torch.bool, device=place.device)
     return mask.scatter_(1, place, True)
+
+
+def _among(rows: Int[Tensor, " c"], of: Int[Tensor, "b p"]) -> Bool[Tensor, "b c"]:
+    """Mark the rows that are among some of each query."""
+    return (rows[None, :, None] == of[:, None, :]).any(dim=2)

@@ -1,6 +1,6 @@
 """What the model card that sentence-transformers writes says of a training with `unstale`."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
 
 from unstale.files import atomic_file
+from unstale.settings import Filters, JobSettings
 from unstale.training.meter import Freshness
 
 CITATION = """
@@ -35,6 +36,24 @@ class Table:
     description: str
     name: str
     primary_metric: None = None
+
+
+def card_settings(settings: JobSettings) -> dict[str, Any]:
+    """Return the settings that a model card shows: all but those of one machine."""
+    return {
+        name: value
+        for declared in fields(settings)
+        if not declared.metadata.get("local")
+        for name, value in _flat(declared.name, getattr(settings, declared.name))
+        if value is not None
+    }
+
+
+def _flat(name: str, value: object) -> list[tuple[str, object]]:
+    """Spread a section, such as the filters, into its own settings."""
+    if not isinstance(value, Filters):
+        return [(name, value)]
+    return [] if value.idle else list(asdict(value).items())
 
 
 def show_results(model: SentenceTransformer, data: str, metrics: dict[str, float]) -> None:

@@ -3,11 +3,10 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -20,8 +19,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import write_json
-from unstale.training.job import train
-from unstale.training.settings import check_settings
+from unstale.results import RunResult
 
 CELL = "cell.json"  # written last: a cell that has it is finished
 _TIMED = "seconds.json"
@@ -34,36 +32,14 @@ class Cell:
 
     folder: Path
     name: str
-    train: Callable[[Path, bool], dict[str, Any]]  # of its folder; returns its entry
+    train: Callable[[Path, bool], RunResult]  # of its folder, resumed or not
 
 
 class Finished(NamedTuple):
     """What a cell left: its entry of results.json, and every metric of every query."""
 
-    entry: dict[str, Any]
+    entry: RunResult
     values: dict[str, Float[ndarray, " q"]]
-
-
-def training(
-    dataset: RetrievalDataset,
-    encoder: Callable[[], SentenceTransformer],
-    settings: Mapping[str, Any],
-) -> Callable[[Path, bool], dict[str, Any]]:
-    """Return how to do a cell by Algorithm 1, from an encoder that is loaded anew for it."""
-    return lambda folder, resume: train(dataset, encoder(), folder, **settings, resume=resume)
-
-
-def check_cell(
-    dataset: RetrievalDataset, model: SentenceTransformer, settings: Mapping[str, Any]
-) -> None:
-    """Refuse what `train` would refuse, before any cell is trained."""
-    defaults = {name: p.default for name, p in signature(train).parameters.items()}
-    known = defaults.keys() - {"dataset", "model", "output", "resume"}  # a cell's own
-    if unknown := sorted(settings.keys() - known):
-        raise InputError(f"a run has no setting {', '.join(unknown)}; see `unstale train --help`")
-    wanted = signature(check_settings).parameters.keys() - {"dataset", "model"}
-    values = defaults | dict(settings)
-    check_settings(dataset, model, **{name: values[name] for name in wanted})
 
 
 def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Finished]:
@@ -72,11 +48,12 @@ def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Fi
         if not (cell.folder / CELL).exists():
             print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
             begun = (cell.folder / "checkpoints").exists()
-            write_json(cell.folder / CELL, cell.train(cell.folder, begun))
+            write_json(cell.folder / CELL, cell.train(cell.folder, begun).to_json())
         if not keep_models:
             shutil.rmtree(cell.folder / "model", ignore_errors=True)
-        entry = json.loads((cell.folder / CELL).read_text("utf-8"))
-        with np.load(cell.folder / f"{entry['split']}.npz", allow_pickle=False) as stored:
+        path = cell.folder / CELL
+        entry = RunResult.from_json(json.loads(path.read_text("utf-8")), str(path))
+        with np.load(cell.folder / f"{entry.split}.npz", allow_pickle=False) as stored:
             yield Finished(entry, dict(stored))
 
 

@@ -9,13 +9,15 @@ from typing import final
 
 from transformers import Trainer, TrainerState
 
+from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
 from unstale.files import one_error, sync_folder
 from unstale.integrity import check_seal, seal
+from unstale.training.failure import NotFiniteError, explain
 
 _LOG = logging.getLogger(__name__)
-_ASIDE = ".saving"
+_SAVING = ".saving"
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def writing(checkpoints: Path, name: str, *, keep: int) -> Iterator[Path]:
         name: Of the new one, `checkpoint-STEP`.
         keep: How many good ones to keep.
     """
-    aside = checkpoints / _ASIDE
+    aside = checkpoints / _SAVING
     if rank() == 0:
         shutil.rmtree(aside, ignore_errors=True)
         (aside / name).mkdir(parents=True)
@@ -48,7 +50,7 @@ def writing(checkpoints: Path, name: str, *, keep: int) -> Iterator[Path]:
 
 
 @final
-class Aside:
+class PendingCheckpoint:
     """Where a Trainer writes the checkpoint of a step: aside, until it is whole.
 
     Args:
@@ -68,19 +70,27 @@ class Aside:
         self.folder = None
 
 
-def go_on(trainer: Trainer, output: Path, *, resume: bool) -> None:
-    """Train from the last good checkpoint, or the start; to the end, not a step beyond it."""
+def train_or_resume(
+    trainer: Trainer, dataset: RetrievalDataset, output: Path, *, resume: bool
+) -> None:
+    """Train from the last complete checkpoint, or from the start, up to the last step.
+
+    NaN or infinity stops the run with the ids of the batch and the checkpoint to resume from.
+    """
     checkpoint = last_checkpoint(output) if resume else None
     if resume and rank() == 0:  # what a kill left half-written
-        shutil.rmtree(output / "checkpoints" / _ASIDE, ignore_errors=True)
+        shutil.rmtree(output / "checkpoints" / _SAVING, ignore_errors=True)
     if resume:
-        _LOG.warning("going on from %s", checkpoint or "the start: no checkpoint is complete")
-    if checkpoint is None or step_of(checkpoint) < trainer.args.max_steps:
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        _LOG.warning("resuming from %s", checkpoint or "the start: no checkpoint is complete")
+    if checkpoint is not None and step_of(checkpoint) >= trainer.args.max_steps:
+        # The stock loop looks at the step only after another batch.
+        trainer._load_from_checkpoint(str(checkpoint))
+        trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         return
-    # The stock loop looks at the step only after another batch.
-    trainer._load_from_checkpoint(str(checkpoint))
-    trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except NotFiniteError as error:
+        raise explain(error, dataset, output, last_checkpoint(output)) from None
 
 
 def _put_in_place(finished: Path, checkpoints: Path, keep: int) -> None:

@@ -1,7 +1,7 @@
 """What did mining miss? Some queries, their true nearest targets, and what the caches offer."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
+from unstale.miners.negatives import Negatives
+from unstale.results import Example, ListedTarget
 from unstale.search.best import TopK, merge, nothing
 
 TEXT = 300  # characters of a text to keep
@@ -31,7 +33,7 @@ class MinedExamples:
 
     Args:
         model: The encoder as it is now.
-        miner: Whose view of the corpus to show; one that caches nothing has no examples.
+        negatives: Whose view of the corpus to show; a miner that caches nothing has no examples.
         dataset: The texts.
         tokens: The targets' tokens by row.
         positives: The rows that are never a query's negatives.
@@ -46,7 +48,7 @@ class MinedExamples:
     def __init__(
         self,
         model: SentenceTransformer,
-        miner: Miner,
+        negatives: Negatives,
         dataset: RetrievalDataset,
         tokens: TokenStore,
         positives: Positives,
@@ -62,8 +64,8 @@ class MinedExamples:
         self._banned = torch.from_numpy(positives(self._pairs[:, 0]))  # (q, p)
         self._k = min(k, len(dataset.targets) - self._banned.shape[1])
         self._mined: dict[str, TopK] = {}
-        caches = miner.view(torch.zeros(1, dtype=torch.long, device=model.device)) is not None
-        if not caches or self._k < 1 or not len(self._pairs):
+        miner, one = negatives.miner, torch.zeros(1, dtype=torch.long, device=model.device)
+        if miner.view(one, step) is None or self._k < 1 or not len(self._pairs):
             return
         self._queries = embed_queries(model, dataset.queries.take(self._pairs[:, 0]))  # (q, d)
         asked = Queries(
@@ -76,7 +78,7 @@ class MinedExamples:
         self._mined["stale"] = _search_stale(
             miner, self._queries, self._banned, targets, self._k, model.device
         )
-        if (corrected := _mine(miner, asked, self._k)) is not None:
+        if (corrected := _mine(negatives, asked, self._k)) is not None:
             self._mined["corrected"] = corrected
         self._rows = torch.cat([top.rows for top in self._mined.values()], dim=1)  # (q, m)
         fresh = embed_targets(model, tokens, self._rows.flatten().clamp(min=0).numpy())
@@ -102,24 +104,26 @@ class MinedExamples:
         other = places != self._rows[:, :, None]
         self._nearer += ((chunk[:, None, :] > self._scores[:, :, None]) & other).sum(dim=2)
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Return `{"query", "label", "true", "stale", "corrected"}` for each query.
-
-        A miner that searched no corrected view has an empty `corrected`. Listed targets have a
-        `row`, `text` and `score`, mined ones also their `true_rank`.
-        """
+    def listed(self) -> list[Example]:
+        """Return the examples; a miner that searched no corrected view lists none there."""
         if not self._mined:
             return []
         counts = [top.rows.shape[1] for top in self._mined.values()]
         ranks = dict(zip(self._mined, (self._nearer + 1).split(counts, dim=1), strict=True))
         found = []
         for i, (query, target) in enumerate(self._pairs.tolist()):
-            label = {"row": target, "text": self._dataset.targets[target][:TEXT]}
-            example: dict[str, Any] = {"query": self._dataset.queries[query][:TEXT], "label": label}
-            example |= {"true": _listed(self._dataset, self._best, i), "stale": [], "corrected": []}
-            for view, top in self._mined.items():
-                example[view] = _listed(self._dataset, top, i, ranks[view])
-            found.append(example)
+            views = {
+                view: _listed(self._dataset, t, i, ranks[view]) for view, t in self._mined.items()
+            }
+            found.append(
+                Example(
+                    query=self._dataset.queries[query][:TEXT],
+                    label=ListedTarget(target, self._dataset.targets[target][:TEXT]),
+                    true=_listed(self._dataset, self._best, i),
+                    stale=views["stale"],
+                    corrected=views.get("corrected", []),
+                )
+            )
         return found
 
 
@@ -141,26 +145,27 @@ def _search_stale(
 ) -> TopK:
     best = nothing(queries)
     for rows in torch.arange(targets).split(_CHUNK):
-        view = miner.view(rows.to(device))
+        view = miner.view(rows.to(device), 0)
         assert view is not None
         scores = queries @ view.stale.float().cpu().T
         best = merge(best, _without(scores, banned, int(rows[0])), int(rows[0]), k)
     return best
 
 
-def _mine(miner: Miner, queries: Queries, k: int) -> TopK | None:
-    """Let the miner choose, if it corrects; its uniform company is left out.
+def _mine(negatives: Negatives, queries: Queries, k: int) -> TopK | None:
+    """Let the miner choose, if it corrects; uniform and given negatives are left out.
 
     One that distrusts its corrector searches the stale view, which is listed as such already.
     """
-    view = miner.view(torch.zeros_like(queries.rows[:1]))
+    miner = negatives.miner
+    view = miner.view(torch.zeros_like(queries.rows[:1]), queries.step)
     if view is None or view.corrected is None or not view.trusted:
         return None
     try:
-        rows = miner.mine(queries, k)[:, :k]
+        rows, _ = negatives.mine_hard(queries, k)
     except InputError:  # it searches a subset with fewer than k: no reason to fail a finished run
         return None
-    seen = miner.view(rows.flatten().clamp(min=0))
+    seen = miner.view(rows.flatten().clamp(min=0), queries.step)
     assert seen is not None
     assert seen.corrected is not None
     vectors = seen.corrected.view(*rows.shape, -1).float()  # (q, k, d)
@@ -178,15 +183,12 @@ def _without(
 
 def _listed(
     dataset: RetrievalDataset, top: TopK, query: int, ranks: Int[Tensor, "q k"] | None = None
-) -> list[dict[str, Any]]:
+) -> list[ListedTarget]:
     found = top.rows[query] >= 0  # filters may leave fewer
     rows = top.rows[query][found].tolist()
+    places = [None] * len(rows) if ranks is None else ranks[query][found].tolist()
     texts, scores = dataset.targets.take(rows), top.scores[query][found].tolist()
-    listed: list[dict[str, Any]] = [
-        {"row": row, "text": text[:TEXT], "score": round(score, 4)}
-        for row, text, score in zip(rows, texts, scores, strict=True)
+    return [
+        ListedTarget(row, text[:TEXT], round(score, 4), place)
+        for row, text, score, place in zip(rows, texts, scores, places, strict=True)
     ]
-    if ranks is not None:
-        for item, rank in zip(listed, ranks[query][found].tolist(), strict=True):
-            item["true_rank"] = rank
-    return listed

@@ -1,11 +1,10 @@
-"""Numbers that went wrong: where, with which batch, and from what checkpoint to go on."""
+"""Numbers that went wrong: where, with which batch, and which checkpoint to resume from."""
 
 from pathlib import Path
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import RunError
 from unstale.files import write_json
-from unstale.training.checkpoints import last_checkpoint
 
 FAILURE = "failure.json"
 _SHOWN = 8  # ids to name in the message; the file has all
@@ -30,11 +29,12 @@ class NotFiniteError(RunError):
         self.targets = targets or []
 
 
-def explain(error: NotFiniteError, dataset: RetrievalDataset, output: Path) -> RunError:
-    """Name the batch by its ids and the checkpoint to go on from; write both to a file."""
+def explain(
+    error: NotFiniteError, dataset: RetrievalDataset, output: Path, checkpoint: Path | None
+) -> RunError:
+    """Name the batch by its ids and the checkpoint to resume from; write both to a file."""
     queries = dataset.query_ids.take(error.queries)
     targets = dataset.target_ids.take(error.targets)
-    checkpoint = last_checkpoint(output)
     found = {"error": str(error), "step": error.step + 1, "query_ids": queries}
     found |= {"target_ids": targets, "checkpoint": str(checkpoint) if checkpoint else None}
     write_json(output / FAILURE, found)

@@ -1,4 +1,4 @@
-"""What a run is made of: a checkpoint of other data or another buffer must not go on."""
+"""What a run is made of: a checkpoint of other data or another buffer must not be resumed."""
 
 import hashlib
 import logging
@@ -8,22 +8,24 @@ import torch
 from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.buffer.buffer import read_manifest
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import world
 from unstale.errors import InputError
-from unstale.integrity import digest
 from unstale.search.auto import Choice
 
 Identity = dict[str, str | int]
 _LOG = logging.getLogger(__name__)
-_MAY_DIFFER = {"torch", "threads", "processes"}  # the run can go on, but its last digits may change
+_MAY_DIFFER = {
+    "torch",
+    "threads",
+    "processes",
+}  # the run can resume, but its last digits may change
 
 
 def identity(
     dataset: RetrievalDataset,
     trained: Int[ndarray, "n ..."],
-    buffer: Path | None,
+    buffer: str | None,
     search: Choice | None,
 ) -> Identity:
     """Describe what the weights at a step depend on, besides the flags.
@@ -31,14 +33,14 @@ def identity(
     Args:
         dataset: Its texts count.
         trained: The pairs, or the questions, that the run trains on.
-        buffer: The folder of the stale embeddings, if there are any.
+        buffer: Digest of the stale embeddings, if there are any.
         search: How they are searched.
     """
     pairs = hashlib.sha256(trained.tobytes()).hexdigest()
     found: Identity = {"targets": dataset.targets.digest, "queries": dataset.queries.digest}
     found |= {"pairs": pairs, "search": f"{search.mode} {search.precision}" if search else "none"}
     if buffer is not None:
-        found["buffer"] = digest(read_manifest(buffer)["shards"])
+        found["buffer"] = buffer
     found |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
     return found | {"processes": world()}
 
@@ -49,8 +51,9 @@ def check_identity(checkpoint: Path, found: Identity, expected: Identity) -> Non
         if found.get(name) == value:
             continue
         if name not in _MAY_DIFFER:
-            raise InputError(f"cannot go on from {checkpoint}: its {name} were others")
+            was = f"was {found.get(name)}, is {value} now"
+            raise InputError(f"cannot resume {checkpoint}: {name} changed since ({was})")
         _LOG.warning(
-            "%s was %s at %s and is %s now: the run goes on, but not to the same last digit",
+            "%s was %s at %s and is %s now: the run resumes, but its last digits may differ",
             name, found.get(name), checkpoint, value,
         )  # fmt: skip

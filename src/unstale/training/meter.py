@@ -81,9 +81,18 @@ class Meter:
         self._tokens = tokens
 
     @torch.no_grad()
-    def read(self, model: SentenceTransformer, miner: Miner, step: int) -> Freshness | None:
-        """Compare the miner's view of the probe with the encoder's; None if it caches nothing."""
-        view = miner.view(torch.from_numpy(self.rows).to(model.device))
+    def read(
+        self, model: SentenceTransformer, miner: Miner, step: int, mined_at: int
+    ) -> Freshness | None:
+        """Compare the miner's view of the probe with the encoder's; None if it caches nothing.
+
+        Args:
+            model: The encoder as it is now.
+            miner: Whose view to compare.
+            step: Completed steps, for the record.
+            mined_at: The step at which the miner last chose targets.
+        """
+        view = miner.view(torch.from_numpy(self.rows).to(model.device), mined_at)
         if view is None:
             return None
         queries = embed_queries(model, self.texts)

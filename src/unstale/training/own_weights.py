@@ -4,14 +4,15 @@ It does not save them, resets them on resume, does not average them over process
 them. Here is the cure for each, for any trainer to call.
 """
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.gradients import check_norms, gradient_norm
-from unstale.training.record import load_miner, save_miner
+from unstale.training.record import RunRecord
+from unstale.training.state import load_miner, save_miner
 
 NAMES = r"^(miner|scale)\."  # for `learning_rate_mapping`
 
@@ -46,3 +47,15 @@ def check_gradients(loss: FreshNegativesLoss, encoders: Tensor | float) -> None:
     """
     own = gradient_norm(own_weights(loss))
     check_norms(loss.record, {"the encoders'": encoders, "the corrector's": own})
+
+
+def check_norms(record: RunRecord, norms: Mapping[str, Tensor | float]) -> None:
+    """Stop at the first norm that is not finite; they are named by whose gradient it is."""
+    for whose, norm in norms.items():
+        record.check_finite(f"{whose} gradient", torch.as_tensor(norm, dtype=torch.float64)[None])
+
+
+def gradient_norm(weights: Iterable[nn.Parameter]) -> float:
+    """Return the norm of the gradient of all of them together."""
+    grads = [p.grad for p in weights if p.grad is not None]
+    return float(torch.stack([g.norm() for g in grads]).norm()) if grads else 0.0

@@ -1,31 +1,70 @@
-"""What a run remembers of itself beside its weights: cost, freshness, curve; in checkpoints too."""
+"""What a run remembers of itself beside its weights: its step, cost, readings and seconds."""
 
-import json
-import logging
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, final
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar, final
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from unstale.buffer.sharded import ShardedBuffer
-from unstale.distributed import rank, world
-from unstale.errors import InputError
-from unstale.files import atomic_file
-from unstale.miners.miner import Dropped, Miner
+from unstale.miners.miner import Dropped
 from unstale.training.failure import NotFiniteError
-from unstale.training.identity import Identity, check_identity
+from unstale.training.identity import Identity
 from unstale.training.meter import Freshness
-from unstale.training.stopwatch import Stopwatch
 
-_LOG = logging.getLogger(__name__)
-MINER_WEIGHTS = "miner.safetensors"
-MINER_STATE = "miner.json"
-_SEARCH = "search:"  # before the names of a search's tensors
-_BESIDE = "beside:"  # and of those that an algorithm owns beside its miner
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+class Stopwatch:
+    """Time a run and its parts; a checkpoint carries the seconds on to the next session.
+
+    What a killed session did after its last checkpoint is done again, and counts once.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, float] = {}
+        self._earlier = 0.0
+        self._began = time.perf_counter()
+
+    def timed(self, part: str, work: Callable[P, R]) -> Callable[P, R]:
+        """Return `work`, which from now on adds its seconds to a part.
+
+        Example:
+            >>> clock = Stopwatch()
+            >>> clock.timed("sum", sum)([1, 2])
+            3
+            >>> sorted(clock.read())
+            ['sum', 'total']
+        """
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            began = time.perf_counter()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self._add(part, time.perf_counter() - began)
+
+        return call
+
+    def read(self) -> dict[str, float]:
+        """Return the seconds of each part and the total, over all sessions so far."""
+        return {**self._parts, "total": self._earlier + time.perf_counter() - self._began}
+
+    def go_on(self, earlier: Mapping[str, float]) -> None:
+        """Add what earlier sessions read."""
+        for part, seconds in earlier.items():
+            if part == "total":
+                self._earlier += seconds
+            else:
+                self._add(part, seconds)
+
+    def _add(self, part: str, seconds: float) -> None:
+        self._parts[part] = self._parts.get(part, 0.0) + seconds
 
 
 @dataclass
@@ -54,7 +93,7 @@ class Counters:
 
 @final
 @dataclass
-class Record:
+class RunRecord:
     """How far a run is, what it cost, and what was measured on the way."""
 
     step: int = 0  # completed optimizer steps
@@ -67,117 +106,40 @@ class Record:
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
     clock: Stopwatch = field(default_factory=Stopwatch)
 
-    def not_finite(self, what: str, targets: Tensor | None = None) -> NotFiniteError:
-        """Make the error that names the step, the batch, and the targets to blame, if known."""
-        blamed = [] if targets is None else targets.tolist()
-        return NotFiniteError(what, self.step, self.batch, blamed)
+    def check_finite(
+        self, what: str, values: Float[Tensor, "n ..."], rows: Int[Tensor, " n"] | None = None
+    ) -> None:
+        """Stop at NaN or infinity, and name the step, the batch and the targets to blame."""
+        if torch.isfinite(values).all():
+            return
+        blamed = []
+        if rows is not None:
+            blamed = rows[~torch.isfinite(values).flatten(1).all(dim=1).to(rows.device)].tolist()
+        raise NotFiniteError(what, self.step, self.batch, blamed)
 
+    def check_losses(
+        self, losses: dict[str, Float[Tensor, ""]], blamed: tuple[str, Tensor, Tensor] | None = None
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Return the losses of a step if they are finite; otherwise say what made them so.
 
-def save_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
-    """Write the miner's weights, its search's state and the record into a checkpoint.
+        `blamed` names some embeddings and their rows to look at first.
+        """
+        for name, loss in losses.items():
+            if not torch.isfinite(loss):
+                if blamed is not None:
+                    self.check_finite(*blamed)
+                self.check_finite(f"the {name.replace('_', ' ')}", loss[None])
+        return losses
 
-    What an algorithm owns `beside` its miner goes there, too.
+    def count(self, name: str, value: int | float) -> None:
+        """Add to what an algorithm counts besides."""
+        self.parts[name] = self.parts.get(name, 0) + value
 
-    Of several processes each writes the rows that it holds, and process 0 the rest.
-    """
-    tensors = {k: v.contiguous() for k, v in miner.state_dict().items()}
-    search = {f"{_SEARCH}{k}": v for s in _searches(miner) for k, v in s.state_dict().items()}
-    own = search | {k: tensors.pop(k) for k in _by_row(miner) if world() > 1}
-    if world() > 1:
-        first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
-        save_file(own, folder / _own_file(), metadata={"first": str(first)})
-        own = {}
-    if rank() == 0:
-        if beside is not None:
-            tensors |= {f"{_BESIDE}{k}": v for k, v in beside.state_dict().items()}
-        save_file(tensors | own, folder / MINER_WEIGHTS)
-        state = asdict(record) | {"clock": record.clock.read()}
-        with atomic_file(folder / MINER_STATE) as temporary:  # last: it says that all is there
-            temporary.write_text(json.dumps(state), "utf-8")
-
-
-def load_miner(folder: Path, miner: Miner, record: Record, beside: nn.Module | None = None) -> None:
-    """Bring miner and record back to where a checkpoint left them, if it is of the same run.
-
-    It may have been written by another number of processes.
-    """
-    state = json.loads((folder / MINER_STATE).read_text("utf-8"))
-    check_identity(folder, state["identity"], record.identity)
-    tensors = load_file(folder / MINER_WEIGHTS)
-    first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
-    current = miner.state_dict()
-    rows = {k: _rows(folder, k, first, first + len(current[k])) for k in _by_row(miner)}
-    own = {k: v for k, v in tensors.items() if not k.startswith((_SEARCH, _BESIDE))}
-    miner.load_state_dict(own | rows)
-    if beside is not None:
-        stored = {k.removeprefix(_BESIDE): v for k, v in tensors.items() if k.startswith(_BESIDE)}
-        beside.load_state_dict(stored)
-    if (folder / _own_file()).exists():
-        tensors |= load_file(folder / _own_file())
-    known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
-    for search in _searches(miner):
-        if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
-            try:
-                search.load_state_dict(known)
-            except (KeyError, RuntimeError, ValueError):
-                rule = "the state of its search is that of another version of unstale"
-                raise InputError(f"{folder}: {rule}; go on with that one, or start anew") from None
-        else:
-            _LOG.warning("another number of processes: the search begins a new snapshot")
-    record.counters = Counters(**state["counters"])
-    record.freshness = [Freshness(**f) for f in state["freshness"]]
-    record.curve = state["curve"]
-    record.search = state.get("search", [])
-    record.parts = state.get("parts", {})
-    record.clock.go_on(state.get("clock", {}))
-
-
-def _own_file() -> str:
-    return f"miner-{rank():05}-of-{world():05}.safetensors" if world() > 1 else MINER_WEIGHTS
-
-
-def _by_row(miner: Miner) -> list[str]:
-    """Name the tensors that have a row for each target."""
-    return [
-        f"{prefix}.{name}" if prefix else name
-        for prefix, module in miner.named_modules()
-        for name in getattr(module, "row_tensors", ())
-    ]
-
-
-def _shard(module: nn.Module) -> ShardedBuffer | None:
-    buffer = getattr(module, "buffer", None)
-    return buffer if isinstance(buffer, ShardedBuffer) else None
-
-
-def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
-    """Read some rows of a tensor that any number of processes wrote."""
-    found: list[tuple[int, Tensor]] = []
-    for path in sorted(folder.glob("miner*.safetensors")):
-        with safe_open(path, "pt") as file:
-            if name not in file.keys():  # noqa: SIM118 - it is no dict
-                continue
-            first = int((file.metadata() or {}).get("first", 0))
-            stored = file.get_slice(name)
-            last = first + stored.get_shape()[0]
-            begin, end = max(start, first), min(stop, last)
-            if begin < end:
-                found.append((begin, stored[begin - first : end - first]))
-    whole = torch.cat([rows for _, rows in sorted(found, key=lambda pair: pair[0])])
-    if len(whole) != stop - start:
-        raise InputError(f"{folder} holds {len(whole)} of the rows {start} to {stop} of {name}")
-    return whole
-
-
-def _searches(miner: Miner) -> list[Any]:
-    """List the searches that remember something: a snapshot, its pace."""
-    found = [getattr(m, "search", None) for m in miner.modules()]
-    return [search for search in found if hasattr(search, "state_dict")]
-
-
-def search_readings(miner: Miner) -> dict[str, float]:
-    """Return what a search that is not exact finds of itself: its overlap, what it reranks."""
-    found: dict[str, float] = {}
-    for search in _searches(miner):
-        found |= getattr(search, "readings", {})
-    return found
+    @contextmanager
+    def timed(self, part: str, device: torch.device) -> Iterator[None]:
+        """Count the seconds of a block; work that is queued on a device is waited for."""
+        began = time.perf_counter()
+        yield
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        self.count(f"{part}_seconds", time.perf_counter() - began)

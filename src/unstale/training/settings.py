@@ -1,189 +1,206 @@
-"""Refuse what cannot work, before any long work."""
+"""`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, TypeVar, final
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
-from unstale.buffer.fingerprint import fingerprint
-from unstale.corrector.losses import LossName
-from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.buffer.fingerprint import Fingerprint, fingerprint
+from unstale.data.dataset import RetrievalDataset
+from unstale.declare import check_bounds, flag
 from unstale.distributed import world
-from unstale.encoders.cross import open_cross_encoder
-from unstale.encoders.embed import dimension
+from unstale.encoders.cross import CrossScores
+from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
-from unstale.miners.filters import Filters
+from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
-from unstale.training.matryoshka import nested_dims
-from unstale.training.start import default_batch
-from unstale.training.strategies import check_filters, find_strategy
+from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy, strategies
+from unstale.settings import JobSettings, MiningSettings, TrainSections
+from unstale.training.objectives import nested_dims
+
+J = TypeVar("J", bound=JobSettings)
 
 
-def check_settings(
-    dataset: RetrievalDataset,
-    model: SentenceTransformer,
-    *,
-    strategy: str,
-    steps: int,
-    batch_size: int | None,
-    hard_negatives: int | None,
-    uniform_negatives: int | None,
-    free_negatives: int | None,
-    share_candidates: bool,
-    given_negatives: int,
-    scale: float | None,
-    mini_batch_size: int,
-    matryoshka_dims: Sequence[int],
-    corrector_hidden: tuple[int, ...],
-    corrector_weight: float,
-    corrector_anchor: float,
-    corrector_loss: LossName,
-    memory: bool,
-    refresh: str | int,
-    full_refreshes: int = 2,
-    subset_size: int = 0,
-    sample_size: int = 0,
-    rank: int = 64,
-    rerank_depth: int = 256,
-    refresh_below: float = 0.9,
-    keep_checkpoints: int = 1,
-    probe_queries: int,
-    probe_targets: int,
-    eval_split: str,
-    filters: Filters | None,
-    cross_encoder: str | None = None,
-    buffer: Path | None = None,
-    dtype: str = "float32",
-    mapped: bool = False,
-) -> None:
-    """Check the arguments of `train` against each other and against the data."""
-    kind = find_strategy(strategy)
-    check_devices(model)
-    pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
-    if batch_size is None:
-        batch_size = default_batch(model, pairs)
-    check_processes(strategy, batch_size)
-    dataset.split(eval_split)
-    if mapped and (kind.writes or world() > 1):
-        rule = "several processes share" if world() > 1 else f"{strategy} writes to"
-        raise InputError(f"{rule} the buffer, which then cannot stay on disk (--mapped)")
-    if steps < 1 or batch_size < 1:
-        raise InputError(f"steps and batch size must be at least 1, not {steps} and {batch_size}")
-    if pairs < batch_size:
-        raise InputError(f"a batch of {batch_size} needs as many training pairs; there are {pairs}")
-    if scale is not None and scale <= 0:
-        raise InputError(f"expected scale > 0, not {scale}")
-    least = {
-        "given negatives": (given_negatives, 0),
-        "mini-batch size": (mini_batch_size, 0),
-        "corrector weight": (corrector_weight, 0),
-        "corrector anchor": (corrector_anchor, 0),
-        "full refreshes": (full_refreshes, 0),
-        "subset size": (subset_size, 0),
-        "sample size": (sample_size, 0),
-        "rank": (rank, 1),
-        "rerank depth": (rerank_depth, 1),
-        "kept checkpoints": (keep_checkpoints, 1),
-        "probe queries": (probe_queries, 1),
-        "probe targets": (probe_targets, 1),
-    }
-    for name, (value, bound) in least.items():
-        if value < bound:
-            raise InputError(f"expected {name} >= {bound}, not {value}")
-    if not 0 < refresh_below <= 1:
-        raise InputError(f"expected an overlap to refresh below of 0 to 1, not {refresh_below}")
-    if given_negatives and not len(dataset.split("train").negatives):
-        raise InputError(f"{dataset.name} came with no negatives to take {given_negatives} of")
-    nested_dims(matryoshka_dims, dimension(model))
-    count = negatives(strategy, hard_negatives, uniform_negatives, free_negatives)
-    if sum(count) >= targets:
-        raise InputError(f"cannot take {sum(count)} negatives a query from {targets} targets")
-    if 0 < subset_size < (mined := count.hard + count.free):
-        raise InputError(f"cannot take {mined} negatives from a subset of {subset_size}")
-    if count.free and not share_candidates:
-        raise InputError("free negatives are shared by the batch: they need --share-candidates")
-    if any(width < 1 for width in corrector_hidden):
-        raise InputError(f"hidden layers need widths of at least 1, not {list(corrector_hidden)}")
-    if kind.corrects and memory and corrector_loss == "ce" and not corrector_anchor:
-        rule = "a memory needs an anchored corrector: residuals of different ages must compare"
-        raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
-    if filters is not None:
-        filters.check(count.hard + count.free)
-    if cross_encoder is not None:
-        open_cross_encoder(cross_encoder)
-    check_filters(strategy, filters or Filters(), veto=cross_encoder is not None)
-    if isinstance(refresh, str):
-        Schedule.parse(refresh)
-    elif refresh < 0:
-        raise InputError(f"cannot refresh {refresh} times")
-    if kind.frozen:
-        query = {id(p) for p in tower_modules(model, "query").parameters()}
-        if any(id(p) in query for p in tower_modules(model, "document").parameters()):
-            raise InputError(f"{strategy} needs separate towers (--towers separate)")
-    check_buffer(strategy, model, dataset.targets, buffer, dtype)
-
-
-def check_buffer(
-    strategy: str, model: SentenceTransformer, targets: Texts, buffer: Path | None, dtype: str
-) -> None:
-    """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
-    if buffer is not None:
-        TargetBuffer.open(buffer, fingerprint(model, targets))
-        dtype = read_manifest(buffer)["dtype"]
-    if dtype == "int8" and find_strategy(strategy).writes:
-        which = f"--buffer {buffer}" if buffer is not None else "--dtype int8"
-        rule = f"{strategy} writes to the buffer, which must be float32 or float16"
-        raise InputError(f"{which}: {rule}")
-
-
-class Negatives(NamedTuple):
-    """How many negatives of each kind a query has."""
-
-    hard: int  # mined, and encoded
-    uniform: int  # drawn, and encoded
-    free: int  # mined, and not encoded
-
-
-def negatives(name: str, hard: int | None, uniform: int | None, free: int | None) -> Negatives:
-    """Fill in what a strategy has by default; refuse free ones that nothing is known of."""
-    strategy = find_strategy(name)
-    usual = (strategy.hard, strategy.uniform, strategy.free)
-    told = zip((hard, uniform, free), usual, strict=True)
-    found = Negatives(*(default if count is None else count for count, default in told))
-    if min(found) < 0:
-        raise InputError(f"expected numbers of negatives >= 0, not {min(found)}")
-    if found.free and not strategy.sees:
-        rule = "it keeps no embedding of every target"
-        raise InputError(f"{name} cannot have free negatives: {rule}")
-    return found
-
-
-def hidden_widths(hidden: int | Sequence[int]) -> tuple[int, ...]:
-    """Read a width, or several, as the corrector's hidden layers; 0 stands for none.
+@dataclass(frozen=True)
+class TrainSettings(TrainSections):
+    """The settings of a training run, in sections; see `unstale.settings` for each.
 
     Example:
-        >>> hidden_widths(768), hidden_widths([512, 512]), hidden_widths(0)
-        ((768,), (512, 512), ())
+        >>> TrainSettings(steps=1000, corrector_hidden=1536).strategy
+        'corrected-free'
     """
-    widths = [hidden] if isinstance(hidden, int) else hidden
-    return tuple(width for width in widths if width)
+
+    def check(
+        self,
+        dataset: RetrievalDataset,
+        model: SentenceTransformer,
+        known: "Checked[TrainSettings] | None" = None,
+    ) -> "Checked[TrainSettings]":
+        """Refuse what cannot work on this data with this model, before any long work.
+
+        What was found out of the same data and model for other settings is taken from `known`.
+        """
+        strategy = find_strategy(self.strategy)
+        settings = replace(self, **strategy.fixed)
+        train, targets = dataset.split("train"), len(dataset.targets)
+        dataset.split(settings.eval_split)
+        batch_size = settings.batch_size or default_batch(model, len(train.pairs))
+        check_mining(settings, strategy, model, batch_size)
+        if len(train.pairs) < batch_size:
+            have = f"there are {len(train.pairs)}"
+            raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
+        given = settings.given_negatives or 0
+        if given and not len(train.negatives):
+            raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
+        nested_dims(settings.matryoshka_dims, dimension(model))
+        counts = settings.counts(strategy)
+        _check_counts(settings, counts, targets)
+        settings.filters.check(counts.hard + counts.free)
+        check_filters(strategy, settings.filters, cross_encoder=bool(settings.cross_encoder))
+        if strategy.freezes_targets:
+            _check_towers(strategy, model)
+        made_by = known.made_by if known else fingerprint(model, dataset.targets)
+        check_buffer(settings, strategy, made_by)
+        cross_encoder = known.cross_encoder if known else None
+        if settings.cross_encoder is not None and cross_encoder is None:
+            device = str(model.device)
+            cross_encoder = CrossScores(settings.cross_encoder, dataset, device=device)
+        return Checked(
+            settings=settings,
+            strategy=strategy,
+            counts=counts,
+            batch_size=batch_size,
+            learning_rate=settings.learning_rate or default_rate(model),
+            scale=settings.scale or (20.0 if is_cosine(model) else 1.0),
+            made_by=made_by,
+            cross_encoder=cross_encoder,
+        )
+
+    def counts(self, strategy: Strategy) -> NegativeCounts:
+        """Return how many negatives of each kind a query gets, with the strategy's defaults."""
+        chosen = (self.hard_negatives, self.uniform_negatives, self.free_negatives)
+        usual = zip(chosen, strategy.negatives, strict=True)
+        return NegativeCounts(*(default if value is None else value for value, default in usual))
 
 
-def check_devices(model: SentenceTransformer) -> None:
-    """Refuse to leave devices idle: the Trainer would share the batch among all of them."""
+@final
+@dataclass(frozen=True)
+class Checked(Generic[J]):
+    """Settings that can work, with what follows from the data and the model.
+
+    Args:
+        settings: The settings, with those that the strategy fixes.
+        strategy: The strategy by that name.
+        counts: Negatives of each kind for each query; for Algorithm 2, targets to retrieve.
+        batch_size: Queries in one step, over all processes.
+        learning_rate: Learning rate of the encoders.
+        scale: The paper's beta, or where it begins.
+        made_by: Fingerprint of the model and the corpus, of which the buffer must be made.
+        cross_encoder: Filters false negatives, if there is one.
+    """
+
+    settings: J
+    strategy: Strategy
+    counts: NegativeCounts
+    batch_size: int
+    learning_rate: float
+    scale: float
+    made_by: Fingerprint
+    cross_encoder: CrossScores | None = None
+
+
+def check_mining(
+    settings: MiningSettings, strategy: Strategy, model: SentenceTransformer, batch_size: int
+) -> None:
+    """Refuse what no algorithm could train with, whatever the data."""
+    check_bounds(settings)
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
         rule = "set CUDA_VISIBLE_DEVICES to one of them, or start a process for each with torchrun"
         raise InputError(f"one process would use only one of the devices: {rule}")
-
-
-def check_processes(strategy: str, batch_size: int) -> None:
-    """Refuse what several processes cannot share."""
     if batch_size % world():
         raise InputError(f"a batch of {batch_size} cannot be shared by {world()} processes")
-    if world() > 1 and find_strategy(strategy).alone:
+    if world() > 1 and strategy.one_process:
         rule = "it needs the whole buffer in one process"
-        raise InputError(f"{strategy} does not run in several processes: {rule}")
+        raise InputError(f"{strategy.name} does not run in several processes: {rule}")
+    if settings.mapped and (strategy.cache == "rewritten" or world() > 1):
+        who = "several processes share" if world() > 1 else f"{strategy.name} writes to"
+        raise InputError(f"--mapped leaves the buffer on disk, but {who} it")
+    if any(width < 1 for width in settings.corrector_widths):
+        raise InputError(
+            f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
+        )
+    anchored = settings.corrector_loss == "mse" or settings.corrector_anchor > 0
+    if strategy.corrects and settings.memory and not anchored:
+        rule = "--memory needs an anchored corrector: residuals of different ages must compare"
+        raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
+    if settings.refresh_schedule is not None:
+        Schedule.parse(settings.refresh_schedule)
+        if settings.refresh_every is not None:
+            raise InputError("use --refresh-every or --refresh-schedule, not both")
+
+
+def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerprint) -> None:
+    """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
+    dtype, where = settings.dtype, f"--dtype {settings.dtype}"
+    if settings.buffer is not None:
+        TargetBuffer.open(Path(settings.buffer), made_by)
+        dtype, where = read_manifest(Path(settings.buffer))["dtype"], f"--buffer {settings.buffer}"
+    if dtype == "int8" and strategy.cache == "rewritten":
+        rule = f"{strategy.name} writes to the buffer, which must be float32 or float16"
+        raise InputError(f"{where}: {rule}")
+
+
+def without_effect(settings: MiningSettings, names: Sequence[str]) -> list[str]:
+    """Say which settings none of some strategies reads, though they are not at their default."""
+    known = strategies()
+    read = {name for strategy in names for name in known[strategy].reads}
+    chosen = " and ".join(names)
+    said = []
+    for declared in fields(settings):
+        readers = [s.name for s in known.values() if declared.name in s.reads]
+        if not readers or declared.name in read:
+            continue
+        if getattr(settings, declared.name) != declared.default:
+            who = ", ".join(readers)
+            said.append(f"{flag(declared.name)} has no effect with {chosen}; it is read by {who}")
+    return said
+
+
+def default_rate(model: SentenceTransformer) -> float:
+    """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
+    return 1e-3 if _is_static(model) else 2e-5
+
+
+def default_batch(model: SentenceTransformer, pairs: int) -> int:
+    """Choose the queries a step: static embeddings cost next to nothing, and negatives help."""
+    usual = 256 if _is_static(model) else 64
+    return max(world(), min(usual, pairs) // world() * world())
+
+
+def _is_static(model: SentenceTransformer) -> bool:
+    return any(isinstance(m, StaticEmbedding) for m in model.modules())
+
+
+def _check_counts(settings: TrainSettings, counts: NegativeCounts, targets: int) -> None:
+    strategy = find_strategy(settings.strategy)
+    if counts.free and not strategy.views_all:
+        rule = "it keeps no embedding of every target"
+        raise InputError(f"{strategy.name} cannot have free negatives: {rule}")
+    if counts.free and not settings.share_candidates:
+        raise InputError("free negatives are shared by the batch: they need --share-candidates")
+    if sum(counts) >= targets:
+        raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
+    if 0 < settings.subset_size < (mined := counts.hard + counts.free):
+        raise InputError(f"cannot take {mined} negatives from a subset of {settings.subset_size}")
+
+
+def _check_towers(strategy: Strategy, model: SentenceTransformer) -> None:
+    query = {id(p) for p in tower_modules(model, "query").parameters()}
+    if any(id(p) in query for p in tower_modules(model, "document").parameters()):
+        raise InputError(f"{strategy.name} needs separate towers (--towers separate)")

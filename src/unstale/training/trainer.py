@@ -6,10 +6,12 @@ the model, and clips the corrector by its own norm, so that neither loss can cha
 update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -17,13 +19,15 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from torch import Tensor, nn
+from transformers import Trainer
 
-from unstale.distributed import average, rank
+from unstale.distributed import average, broadcast, rank, world
 from unstale.encoders.embed import prompt_of
 from unstale.errors import InputError
+from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Curve, Steps
-from unstale.training.checkpoints import Aside
+from unstale.training.checkpoints import PendingCheckpoint
 from unstale.training.meter import Meter
 from unstale.training.own_weights import (
     NAMES,
@@ -33,7 +37,6 @@ from unstale.training.own_weights import (
     own_weights,
     save_own,
 )
-from unstale.training.together import share_by_hand
 
 
 @final
@@ -68,9 +71,9 @@ class FreshTrainer(SentenceTransformerTrainer):
         if args.n_gpu > 1:
             raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
-        share_by_hand(self, [*model.parameters(), *own_weights(loss)])
+        share_weights(self, [*model.parameters(), *own_weights(loss)])
         self.fresh_loss = loss
-        self.aside = Aside(keep_checkpoints)
+        self.pending = PendingCheckpoint(keep_checkpoints)
         steps = Steps(self, loss, meter, meter_steps)
         self.add_callback(steps)
         if evaluate is not None:
@@ -100,13 +103,13 @@ class FreshTrainer(SentenceTransformerTrainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
         """Write a checkpoint aside, seal it, and put it in place."""
-        with self.aside.save(self) as folder:
+        with self.pending.save(self) as folder:
             super()._save_checkpoint(model, trial)
             if rank() > 0:
                 save_own(folder, self.fresh_loss)
 
     def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
-        return str(self.aside.folder or super()._get_output_dir(trial))
+        return str(self.pending.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save the model as a plain folder and the miner beside it; nothing pickled."""
@@ -134,3 +137,54 @@ def miner_arguments(
     if own_weights(loss):
         arguments["learning_rate_mapping"] = {NAMES: corrector_lr}
     return arguments
+
+
+def share_weights(trainer: Trainer, parameters: Iterable[nn.Parameter]) -> None:
+    """Start all processes from the same weights, and keep DDP away; we average gradients.
+
+    A step runs the encoders several times, with the mining in between, which DDP cannot follow.
+    """
+    if world() > 1:
+        prepare = partial(trainer.accelerator.prepare_model, evaluation_mode=True)
+        trainer.accelerator.prepare_model = prepare
+        broadcast(parameters)
+
+
+def trainer_arguments(
+    output: Path,
+    settings: JobSettings,
+    batch_size: int,
+    learning_rate: float,
+    device: torch.device,
+    *,
+    progress: bool,
+) -> dict[str, Any]:
+    """Return what Algorithms 1 and 2 tell transformers' Trainer."""
+    steps = settings.steps
+    return {
+        "output_dir": str(output / "checkpoints"),
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size // world(),
+        "learning_rate": learning_rate,
+        "warmup_steps": min(1.0, 10 / steps) if steps > 10 else 0,
+        "seed": settings.seed,
+        "report_to": "none",
+        "logging_steps": max(1, steps // 20),
+        "save_strategy": "steps" if settings.save_steps else "no",
+        "save_steps": settings.save_steps or steps,
+        "dataloader_drop_last": True,
+        "dataloader_pin_memory": device.type != "cpu",
+        "use_cpu": device.type == "cpu",
+        "disable_tqdm": not progress,
+    }
+
+
+def merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Let a user's arguments replace ours; a mapping of theirs is added to ours.
+
+    Example:
+        >>> merged({"seed": 0, "prompts": {"query": "q: "}}, {"seed": 1, "prompts": {"other": ""}})
+        {'seed': 1, 'prompts': {'query': 'q: ', 'other': ''}}
+    """
+    mappings = {k: v for k, v in theirs.items() if isinstance(v, dict)}
+    return ours | theirs | {k: (ours.get(k) or {}) | v for k, v in mappings.items()}

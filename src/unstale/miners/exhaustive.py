@@ -10,7 +10,7 @@ from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
-from unstale.search.draws import Gumbel
+from unstale.miners.strategy import SCHEDULE, Strategy
 
 _CHUNK = 16_384
 
@@ -21,11 +21,11 @@ class Refreshed(Miner):
 
     row_tensors = ("vectors",)  # one row a target
 
-    def __init__(self, buffer: Buffer, schedule: Schedule, gumbel: Gumbel | None = None) -> None:
+    def __init__(self, buffer: Buffer, schedule: Schedule, noise: int | None = None) -> None:
         super().__init__()
         self.buffer = buffer
         self.schedule = schedule
-        self.stale = Stale(buffer, gumbel)
+        self.stale = Stale(buffer, noise)
         self.register_buffer("vectors", buffer.shared())  # what a checkpoint must hold
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
@@ -42,6 +42,20 @@ class Refreshed(Miner):
             self.buffer.write(rows, embed(rows))
         return Embedded(refreshed=len(self.buffer))
 
-    def view(self, rows: Int[Tensor, " n"]) -> View:
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the embeddings of the last refresh."""
-        return self.stale.view(rows)
+        return self.stale.view(rows, step)
+
+
+STRATEGY = Strategy(
+    name="exhaustive",
+    negatives_from="the cached embeddings, re-embedded on a schedule (`--refreshes`)",
+    build=lambda m: Refreshed(m.cache, m.schedule, m.noise),
+    reembeds="the whole corpus, each time",
+    cache="rewritten",
+    reads=("sampling", *SCHEDULE),
+    needs_steps=True,
+    rag=True,
+    planned=True,
+    tone="exhaustive",
+)

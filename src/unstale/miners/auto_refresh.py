@@ -7,10 +7,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
+from unstale.miners.exhaustive import Refreshed
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, Reading, View
-from unstale.miners.refreshed import Refreshed
 from unstale.miners.schedule import Schedule
-from unstale.search.draws import Gumbel
+from unstale.miners.strategy import Strategy
 
 
 @final
@@ -23,12 +23,12 @@ class AutoRefreshed(Miner):
     Args:
         buffer: The stale embeddings, in memory: they are replaced.
         below: The overlap with the true top-k under which to re-embed.
-        gumbel: Noise for sampling instead of a top-k.
+        noise: Seed of Gumbel noise, to sample instead of taking the top k.
     """
 
-    def __init__(self, buffer: Buffer, below: float, gumbel: Gumbel | None = None) -> None:
+    def __init__(self, buffer: Buffer, below: float, noise: int | None = None) -> None:
         super().__init__()
-        self.base = Refreshed(buffer, Schedule([]), gumbel)
+        self.base = Refreshed(buffer, Schedule([]), noise)
         self.below = below
         self.due: Tensor
         self.register_buffer("due", torch.tensor(False))  # a checkpoint may lie in between
@@ -37,7 +37,7 @@ class AutoRefreshed(Miner):
         """Take the top k of the buffer as it was last refreshed."""
         return self.base.mine(queries, k)
 
-    def heed(self, reading: Reading) -> None:
+    def observe(self, reading: Reading) -> None:
         """Note whether the buffer still finds what it should."""
         self.due.fill_(reading.overlap_stale < self.below)
 
@@ -48,6 +48,17 @@ class AutoRefreshed(Miner):
         self.due.fill_(False)
         return self.base.renew(embed)
 
-    def view(self, rows: Int[Tensor, " n"]) -> View:
+    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the embeddings of the last refresh."""
-        return self.base.view(rows)
+        return self.base.view(rows, step)
+
+
+STRATEGY = Strategy(
+    name="auto-refresh",
+    negatives_from="the cached embeddings, re-embedded when the freshness meter finds them stale "
+    "(`--refresh-below`)",
+    build=lambda m: AutoRefreshed(m.cache, m.settings.refresh_below, m.noise),
+    reembeds="the whole corpus, when needed",
+    cache="rewritten",
+    reads=("sampling", "refresh_below"),
+)

@@ -1,0 +1,15 @@
+"""Corrected-mse: the corrector is trained by mean-squared error instead of cross-entropy."""
+
+from dataclasses import replace
+
+from unstale.miners.corrected import STRATEGY as CORRECTED
+
+STRATEGY = replace(
+    CORRECTED,
+    name="corrected-mse",
+    negatives_from="the same as corrected, with the corrector trained by mean-squared error",
+    fixed={"corrector_loss": "mse"},
+    rag=False,
+    planned=False,
+    tone="variant",
+)

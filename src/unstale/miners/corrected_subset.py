@@ -1,0 +1,36 @@
+"""Corrected-subset: search a random part of the corpus, which changes over the run."""
+
+from unstale.corrector.network import Corrector
+from unstale.miners.corrected import build_corrected
+from unstale.miners.miner import Miner
+from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.search.exact import Search
+from unstale.search.subset import RotatingSubset
+
+_TURNS = 80  # subsets in a run, as many as the paper's refreshes
+
+
+def _build(materials: Materials) -> Miner:
+    chosen = materials.settings
+
+    def rotating(network: Corrector) -> Search:
+        every = max(1, chosen.steps // _TURNS)
+        return RotatingSubset(
+            materials.whole, network, size=materials.subset_size, every=every, seed=chosen.seed
+        )
+
+    return build_corrected(materials, rotating)
+
+
+STRATEGY = Strategy(
+    name="corrected-subset",
+    negatives_from="the same as corrected, over a random subset that changes: for a cache that "
+    "does not fit in memory (with `--no-memory`)",
+    build=_build,
+    cache="disk",
+    reads=("sampling", "subset_size", *CORRECTOR),
+    searches_part=True,
+    one_process=True,
+    needs_steps=True,
+    tone="variant",
+)

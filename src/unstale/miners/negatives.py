@@ -1,0 +1,102 @@
+"""All negatives of a batch: what a strategy mines, filtered, and uniform and given targets."""
+
+from typing import final
+
+from jaxtyping import Int
+from torch import Tensor
+
+from unstale.data.dataset import ByQuery
+from unstale.errors import InputError
+from unstale.miners.filters import FalseNegatives, PairScores
+from unstale.miners.given import draw_given
+from unstale.miners.miner import Dropped, Mined, Miner, Queries
+from unstale.miners.strategy import Materials, NegativeCounts, Strategy
+from unstale.miners.uniform import Uniform
+from unstale.settings import Filters
+
+
+@final
+class Negatives:
+    """Mine the negatives of each kind that a query's softmax holds beside its label.
+
+    Args:
+        miner: Chooses hard and free negatives.
+        counts: How many of each kind a query gets.
+        filters: Leaves out false negatives among those that are mined.
+        uniform: Draws uniform negatives.
+        given: The hard negatives that the dataset provides, by query.
+        given_count: How many of them to draw for each query.
+        seed: Random seed of the draw of given negatives.
+    """
+
+    def __init__(
+        self,
+        miner: Miner,
+        counts: NegativeCounts = NegativeCounts(),
+        *,
+        filters: FalseNegatives | None = None,
+        uniform: Uniform | None = None,
+        given: ByQuery | None = None,
+        given_count: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.miner = miner
+        self.counts = counts
+        self.filters = filters
+        self.uniform = uniform
+        self.given = given
+        self.given_count = given_count
+        self.seed = seed
+
+    def mine(self, queries: Queries) -> Mined:
+        """Choose the negatives of a batch; the hardest are those to be encoded."""
+        rows, dropped = self.mine_hard(queries, self.counts.hard + self.counts.free)
+        none = rows[:, :0]
+        if self.counts.free:
+            encoded, free = rows[:, : self.counts.hard], rows[:, self.counts.hard :]
+        else:  # a miner may choose more than it is asked for
+            encoded, free = rows, none
+        uniform = self.uniform.mine(queries, self.counts.uniform) if self.uniform else none
+        given = none
+        if self.given is not None and self.given_count:
+            given = draw_given(self.given, queries, self.given_count, self.seed)
+        return Mined(encoded, free, uniform, given, dropped)
+
+    def mine_hard(self, queries: Queries, k: int) -> tuple[Int[Tensor, "b m"], Dropped | None]:
+        """Choose k targets of the strategy for each query, without likely false negatives."""
+        if self.filters is None:
+            return self.miner.mine(queries, k), None
+        return self.filters.mine(self.miner, queries, k)
+
+
+def build_negatives(
+    strategy: Strategy,
+    materials: Materials,
+    counts: NegativeCounts,
+    *,
+    filters: Filters = Filters(),
+    cross_encoder: PairScores | None = None,
+    given: ByQuery | None = None,
+    given_count: int = 0,
+) -> Negatives:
+    """Build a strategy's miner, its filters and the kinds of negatives beside it."""
+    check_filters(strategy, filters, cross_encoder=cross_encoder is not None)
+    reach = materials.subset_size if strategy.searches_part else materials.targets
+    filtered = cross_encoder is not None or not filters.idle
+    seed, drawn = materials.settings.seed, strategy.caches and counts.uniform
+    return Negatives(
+        strategy.build(materials),
+        counts,
+        filters=FalseNegatives(filters, reach, cross_encoder) if filtered else None,
+        uniform=Uniform(materials.targets, seed) if drawn else None,
+        given=given,
+        given_count=given_count,
+        seed=seed,
+    )
+
+
+def check_filters(strategy: Strategy, filters: Filters, *, cross_encoder: bool) -> None:
+    """Refuse filters for a strategy that has no scores to filter by."""
+    if (cross_encoder or not filters.idle) and not strategy.views_all:
+        rule = "it keeps no embedding of every target to score it by"
+        raise InputError(f"{strategy.name} cannot filter false negatives: {rule}")

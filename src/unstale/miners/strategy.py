@@ -1,0 +1,190 @@
+"""A strategy: its name, what it does, what it needs, and how its miner is built.
+
+Each strategy is declared at the end of its miner's file and registered by one line in
+`miners/__init__.py`. Command line, documentation, planner and report read what is declared here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Literal, NamedTuple, final
+
+import torch
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.sharded import Buffer, ShardedBuffer
+from unstale.corrector.memory import ResidualMemory
+from unstale.errors import InputError
+from unstale.machine import free_memory
+from unstale.miners.miner import Miner
+from unstale.miners.schedule import Schedule
+from unstale.search.auto import Choice
+from unstale.settings import CorrectorSettings, MiningSettings
+
+ENTRY_POINTS = "unstale.strategies"  # where other packages announce theirs
+CORRECTOR = tuple(CorrectorSettings.__dataclass_fields__)
+SCHEDULE = ("refreshes", "refresh_every", "refresh_schedule")
+
+
+@final
+class NegativeCounts(NamedTuple):
+    """How many negatives of each kind a query gets."""
+
+    hard: int = 4  # mined and encoded
+    uniform: int = 1  # drawn uniformly and encoded
+    free: int = 0  # mined and not encoded
+
+
+@final
+@dataclass(frozen=True)
+class Materials:
+    """What a miner may be built from; each strategy takes what it needs.
+
+    Args:
+        settings: The settings of the run, with their defaults filled in.
+        targets: N, the size of the corpus.
+        buffer: The stale embeddings, for a strategy that caches.
+        search: How corrected embeddings are searched, for a strategy that can choose.
+        uniform_negatives: Uniform targets for each query, for a strategy that draws its own.
+        device: Where the corrector is.
+    """
+
+    settings: MiningSettings
+    targets: int
+    buffer: Buffer | None = None
+    search: Choice | None = None
+    uniform_negatives: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def cache(self) -> Buffer:
+        """Return the buffer of a strategy that caches."""
+        assert self.buffer is not None
+        return self.buffer
+
+    @property
+    def whole(self) -> TargetBuffer:
+        """Return the buffer of a strategy that runs in one process."""
+        assert isinstance(self.buffer, TargetBuffer)
+        return self.buffer
+
+    @property
+    def noise(self) -> int | None:
+        """Return the seed of Gumbel noise, or None for a plain top-k."""
+        return self.settings.seed if self.settings.sampling == "gumbel" else None
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return when a strategy refreshes: after which steps."""
+        chosen = self.settings
+        if chosen.refresh_schedule is not None:
+            return Schedule.parse(chosen.refresh_schedule)
+        if chosen.refresh_every is not None:
+            return Schedule.every(chosen.refresh_every, chosen.steps)
+        return Schedule.evenly(chosen.refreshes, chosen.steps)
+
+    @property
+    def twentieth(self) -> int:
+        """Return the paper's share for a subset, 1M of 21M targets; of few targets, more."""
+        return max(self.targets // 20, min(self.targets, 256))
+
+    @property
+    def subset_size(self) -> int:
+        """Return how many targets a strategy holds that searches a part of the corpus."""
+        return self.settings.subset_size or self.twentieth
+
+    @property
+    def residuals(self) -> ResidualMemory | None:
+        """Return the residual memory of a corrector that has one; it fades over the run."""
+        if not self.settings.memory:
+            return None
+        rows, first = self.targets, 0
+        if isinstance(self.cache, ShardedBuffer):
+            rows, first = len(self.cache.local), self.cache.start
+        size, free = 4 * rows * self.cache.dim, free_memory(self.cache.device)
+        if free is not None and size > free:
+            needs = f"the residual memory needs {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
+            raise InputError(f"{needs}; --no-memory leaves it out")
+        memory = ResidualMemory(rows, self.cache.dim, fade=self.settings.steps, first=first)
+        return memory.to(self.cache.device)
+
+
+@final
+@dataclass(frozen=True)
+class Strategy:
+    """A way to choose negatives.
+
+    Args:
+        name: The name that `--strategy` takes.
+        negatives_from: Where its negatives come from, for help and documentation.
+        build: Makes its miner.
+        reembeds: What it re-embeds during training, for the documentation.
+        cache: What it does with the cached embeddings: `none` needs none, `memory` reads them,
+            `disk` leaves them on disk, `rewritten` replaces them.
+        reads: Settings that only some strategies read; others leave them without effect.
+        negatives: How many negatives of each kind a query gets by default.
+        fixed: Settings that this strategy always has.
+        views_all: Whether it can show any target as it sees it, which false-negative filters,
+            free negatives and the freshness meter need.
+        searches_part: Whether it searches only a part of the corpus at a time.
+        one_process: Whether it needs the whole buffer in one process.
+        needs_steps: Whether it must know the length of the run.
+        freezes_targets: Whether the target encoder is not trained.
+        rag: Whether `unstale rag` offers it.
+        planned: Whether `unstale plan` prices it.
+        tone: Its colour in reports.
+    """
+
+    name: str
+    negatives_from: str
+    build: Callable[[Materials], Miner]
+    reembeds: str = "nothing"
+    cache: Literal["none", "memory", "disk", "rewritten"] = "memory"
+    reads: tuple[str, ...] = ()
+    negatives: NegativeCounts = NegativeCounts()
+    fixed: dict[str, object] = field(default_factory=dict)
+    views_all: bool = True
+    searches_part: bool = False
+    one_process: bool = False
+    needs_steps: bool = False
+    freezes_targets: bool = False
+    rag: bool = False
+    planned: bool = False
+    tone: Literal["stale", "corrected", "variant", "exhaustive", "other"] = "other"
+
+    @property
+    def caches(self) -> bool:
+        """Tell whether it needs the corpus embedded."""
+        return self.cache != "none"
+
+    @property
+    def corrects(self) -> bool:
+        """Tell whether it trains a corrector."""
+        return "corrector_hidden" in self.reads
+
+
+_REGISTERED: dict[str, Strategy] = {}
+
+
+def register(strategy: Strategy) -> Strategy:
+    """Make a strategy known by its name; the name must be new."""
+    if _REGISTERED.get(strategy.name, strategy) is not strategy:
+        raise InputError(f"a strategy named {strategy.name!r} is registered already")
+    _REGISTERED[strategy.name] = strategy
+    return strategy
+
+
+def strategies() -> dict[str, Strategy]:
+    """Return every strategy by its name, those of other packages last."""
+    for announced in entry_points(group=ENTRY_POINTS):
+        if announced.name not in _REGISTERED:
+            register(announced.load())
+    return dict(_REGISTERED)
+
+
+def find_strategy(name: str) -> Strategy:
+    """Look a strategy up, or list those there are."""
+    known = strategies()
+    if name not in known:
+        raise InputError(f"unknown strategy {name!r}; choose from {', '.join(known)}")
+    return known[name]

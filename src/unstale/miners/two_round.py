@@ -1,0 +1,16 @@
+"""Two-round: re-embed every target once, halfway through the run."""
+
+from unstale.miners.exhaustive import Refreshed
+from unstale.miners.schedule import Schedule
+from unstale.miners.strategy import Strategy
+
+STRATEGY = Strategy(
+    name="two-round",
+    negatives_from="the cached embeddings, re-embedded halfway through the run",
+    build=lambda m: Refreshed(m.cache, Schedule.inside(1, m.settings.steps), m.noise),
+    reembeds="the whole corpus, once",
+    cache="rewritten",
+    reads=("sampling",),
+    needs_steps=True,
+    rag=True,
+)

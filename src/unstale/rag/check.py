@@ -1,0 +1,115 @@
+"""Refuse a run of Algorithm 2 that cannot work, before any long work."""
+
+from typing import get_args
+
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.fingerprint import fingerprint
+from unstale.encoders.embed import is_cosine
+from unstale.errors import InputError
+from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy, strategies
+from unstale.rag.questions import QuestionSet
+from unstale.rag.reader import Reader, reader_input
+from unstale.rag.settings import Fusion, Likelihood, RagSettings
+from unstale.settings import Sampling
+from unstale.training.settings import Checked, check_buffer, check_mining, default_rate
+
+
+def rag_strategies() -> dict[str, Strategy]:
+    """Return what retrieves, by the names that `unstale rag` has for it.
+
+    `none` does not retrieve, and `frozen` trains the reader alone.
+    """
+    alone = {"none": find_strategy("in-batch"), "frozen": find_strategy("stale")}
+    return alone | {name: s for name, s in strategies().items() if s.rag}
+
+
+def find_rag_strategy(name: str) -> Strategy:
+    """Return what retrieves in a strategy, or list those there are."""
+    known = rag_strategies()
+    if name not in known:
+        raise InputError(f"unknown strategy {name!r}; choose from {', '.join(known)}")
+    return known[name]
+
+
+def check_rag(
+    settings: RagSettings,
+    questions: QuestionSet,
+    retriever: SentenceTransformer,
+    reader: Reader,
+    known: Checked[RagSettings] | None = None,
+) -> Checked[RagSettings]:
+    """Check the settings of Algorithm 2 against each other, the data and the models."""
+    strategy = find_rag_strategy(settings.strategy)
+    batch_size = settings.batch_size or RagSettings.batch_size or 1
+    check_mining(settings, strategy, retriever, batch_size)
+    train, targets = questions.rows("train"), len(questions.dataset.targets)
+    questions.rows(settings.eval_split)
+    if len(train) < batch_size:
+        have = f"there are {len(train)}"
+        raise InputError(f"a batch of {batch_size} needs as many training questions; {have}")
+    k = settings.k or (8 if retriever.device.type == "cpu" else 32)
+    if k > targets:
+        raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
+    for name, choice, choices in (
+        ("--fusion", settings.fusion, get_args(Fusion)),
+        ("--likelihood", settings.likelihood, get_args(Likelihood)),
+        ("--sampling", settings.sampling, get_args(Sampling)),
+    ):
+        if choice not in choices:
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {choice!r}")
+    limits = {"--reader-max-length": (reader.max_length, 2)}
+    limits["--answer-length"] = (reader.answer_length, 1)
+    for name, (value, least) in limits.items():
+        if value < least:
+            raise InputError(f"{name} must be at least {least}, got {value}")
+    check_lengths(questions, reader, settings.eval_split)
+    made_by = known.made_by if known else fingerprint(retriever, questions.dataset.targets)
+    check_buffer(settings, strategy, made_by)
+    return Checked(
+        settings=settings,
+        strategy=strategy,
+        counts=NegativeCounts(k if strategy.caches else 0, uniform=0, free=0),
+        batch_size=batch_size,
+        learning_rate=settings.learning_rate or default_rate(retriever),
+        scale=settings.scale or (20.0 if is_cosine(retriever) else 1.0),
+        made_by=made_by,
+    )
+
+
+def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> None:
+    """Refuse answers that the reader could never write, and questions that leave no target."""
+    dataset = questions.dataset
+    most = getattr(reader.model.config, "max_position_embeddings", None)
+    if most is not None and max(reader.max_length, reader.answer_length) > most:
+        asked = f"{reader.max_length} and {reader.answer_length}"
+        raise InputError(f"the reader has {most} positions: lengths of {asked} do not fit")
+    rows = questions.rows("train").tolist()
+    answers = [(row, answer) for row in rows for answer in questions.answers[row]]
+    lengths = _token_counts(reader, [answer for _, answer in answers], answers=True)
+    longest = max(range(len(answers)), key=lengths.__getitem__)
+    if lengths[longest] > reader.answer_length:
+        row, answer = answers[longest]
+        above = sum(n > reader.answer_length for n in lengths)
+        raise InputError(
+            f"{dataset.name}: {above} answers have more than {reader.answer_length} tokens, the "
+            f"longest {lengths[longest]}: question {dataset.query_ids[row]!r}, {answer[:80]!r}; "
+            "raise --answer-length or shorten them"
+        )
+    rows = [*rows, *questions.rows(eval_split).tolist()]
+    inputs = [reader_input(text, "") for text in dataset.queries.take(rows)]
+    lengths = _token_counts(reader, inputs)
+    longest = max(range(len(rows)), key=lengths.__getitem__)
+    if lengths[longest] >= reader.max_length:
+        where = f"question {dataset.query_ids[rows[longest]]!r} has {lengths[longest]} tokens"
+        rule = f"the reader sees {reader.max_length} of question and target together"
+        raise InputError(f"{dataset.name}: {where}; {rule}, raise --reader-max-length")
+
+
+def _token_counts(reader: Reader, texts: list[str], *, answers: bool = False) -> list[int]:
+    counts: list[int] = []
+    for start in range(0, len(texts), 4096):
+        chunk = texts[start : start + 4096]
+        batch = reader.tokenizer(**{"text_target" if answers else "text": chunk})
+        counts += [len(ids) for ids in batch["input_ids"]]
+    return counts

@@ -1,0 +1,291 @@
+"""The settings that jobs share, by section: each has its name, type, default and sentence here.
+
+A job's settings are one frozen dataclass made of these sections (`TrainSettings`, `RagSettings`).
+The command line, YAML files, Python, reports and model cards all read the same fields; the flag of
+`batch_size` is `--batch-size`, and its help is the sentence below.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from unstale.declare import setting
+from unstale.errors import InputError
+
+LossName = Literal["ce", "mse"]
+Sampling = Literal["top-k", "gumbel"]
+SearchMode = Literal["auto", "exact", "rolling", "ivf"]
+Precision = Literal["float32", "float16", "int8"]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What to train and for how long.
+
+    Args:
+        strategy: How hard negatives are chosen.
+        steps: Number of optimizer steps.
+        batch_size: Queries in one step, over all processes. Default: 256 for static embeddings,
+            otherwise 64.
+        learning_rate: Learning rate of the encoders. Default: 1e-3 for static embeddings,
+            otherwise 2e-5.
+        scale: Multiplies the scores before the softmax (the paper's beta, 1/temperature).
+            Default: 20 for models that compare by cosine, 1 for dot products.
+        seed: Random seed for data order, corrector initialisation and sampling.
+        trainer: Further arguments of the underlying Trainer, e.g. `--trainer.weight_decay 0.01`.
+            They replace the ones that unstale sets.
+    """
+
+    strategy: str = "corrected-free"
+    steps: int = setting(300, least=1)
+    batch_size: int | None = setting(None, least=1)
+    learning_rate: float | None = setting(None, above=0)
+    scale: float | None = setting(None, above=0)
+    seed: int = 0
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NegativeSettings:
+    """Negatives: how many of each kind a query gets.
+
+    Args:
+        hard_negatives: Targets mined for each query and encoded, before the union over the batch.
+            The paper uses 64. Default: 4, or 0 for strategies whose negatives are free.
+        uniform_negatives: Targets drawn uniformly for each query and encoded. The paper uses 64.
+            Default: 1, or 0 for strategies whose negatives are free.
+        free_negatives: Targets mined for each query and used through their cached or corrected
+            embeddings, without running the encoder on them. They train the query encoder only.
+            Default: 4 for strategies whose negatives are free, otherwise 0.
+        given_negatives: Targets drawn for each query, anew at every step, from the hard negatives
+            that the dataset provides. Default: 0 for `unstale train`; in a script, the largest
+            number of negatives on one row.
+        share_candidates: Let every query of the batch use the candidates of all queries, as in
+            the paper's appendix. Otherwise each query uses only its own.
+        mini_batch_size: Encode this many texts at a time and recompute them in the backward pass
+            (GradCache): the same gradients with less memory, for one more forward pass. 0 encodes
+            the whole batch at once.
+        matryoshka_dims: Also train the first N dimensions as embeddings of their own, e.g.
+            [256,128,64].
+        learn_scale: Train the scale too, with the corrector's learning rate.
+    """
+
+    hard_negatives: int | None = setting(None, least=0)
+    uniform_negatives: int | None = setting(None, least=0)
+    free_negatives: int | None = setting(None, least=0)
+    given_negatives: int | None = setting(None, least=0)
+    share_candidates: bool = True
+    mini_batch_size: int = setting(0, least=0)
+    matryoshka_dims: Sequence[int] = ()
+    learn_scale: bool = False
+
+
+@dataclass(frozen=True)
+class CorrectorSettings:
+    """Corrector: the network that maps stale embeddings to fresh ones.
+
+    Args:
+        corrector_hidden: Width of the corrector's hidden layer (the paper uses 8192), a list such
+            as [512,512] for several layers, or 0 for a linear corrector.
+        corrector_lr: Learning rate of the corrector.
+        corrector_weight: Weight of the corrector's loss. The paper uses 10.
+        corrector_loss: Loss of the corrector: ce (cross-entropy, equation 6 of the paper) or mse
+            (equation 5, squared).
+        corrector_anchor: Weight of a mean-squared error added to the cross-entropy. It keeps
+            corrected embeddings comparable over time. Set it to 0 to reproduce the paper.
+        memory: Store each target's residual (fresh minus corrected embedding) from the last time
+            it was encoded, and add it to its corrected embedding. Disable it to reproduce the
+            paper.
+        fallback: Mine from the stale embeddings while the freshness meter finds the corrector
+            worse than none. Disable it to reproduce the paper.
+    """
+
+    corrector_hidden: int | Sequence[int] = 768
+    corrector_lr: float = setting(1e-3, above=0)
+    corrector_weight: float = setting(10.0, least=0)
+    corrector_loss: LossName = "ce"
+    corrector_anchor: float = setting(1.0, least=0)
+    memory: bool = True
+    fallback: bool = True
+
+    @property
+    def corrector_widths(self) -> tuple[int, ...]:
+        """Return the widths of the corrector's hidden layers; 0 stands for none.
+
+        Example:
+            >>> CorrectorSettings(corrector_hidden=[512, 512]).corrector_widths
+            (512, 512)
+        """
+        hidden = self.corrector_hidden
+        return tuple(w for w in ([hidden] if isinstance(hidden, int) else hidden) if w)
+
+
+@dataclass(frozen=True)
+class RefreshSettings:
+    """Re-embedding: for the baselines that refresh the cached embeddings.
+
+    Args:
+        refreshes: How many times the run re-embeds targets, evenly spread. Read by exhaustive,
+            stochastic and dynnibal.
+        refresh_every: Re-embed after every N steps instead.
+        refresh_schedule: Re-embed on a schedule instead, as Atlas writes it, START-END:EVERY:
+            0-1000:500,1000-10000:2000.
+        full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
+        subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
+            corpus.
+        sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
+            corpus.
+        rank: Rank of dynnibal's regression.
+        rerank_depth: Stale targets that stale-rerank reranks for each query.
+        refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
+            this share of the true top 10.
+    """
+
+    refreshes: int = setting(80, least=0)
+    refresh_every: int | None = setting(None, least=1)
+    refresh_schedule: str | None = None
+    full_refreshes: int = setting(2, least=0)
+    subset_size: int = setting(0, least=0)
+    sample_size: int = setting(0, least=0)
+    rank: int = setting(64, least=1)
+    rerank_depth: int = setting(256, least=1)
+    refresh_below: float = setting(0.9, above=0, most=1)
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Search: how targets are chosen from the cached embeddings.
+
+    Args:
+        sampling: Take the top-k targets, or sample from the softmax with Gumbel noise.
+        search: How corrected embeddings are searched. exact scores every target. rolling is as
+            fast as searching stale embeddings and nearly exact. ivf scans only the most promising
+            cells, for millions of targets (needs faiss). auto chooses by size and memory.
+        buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
+            must be the same.
+        dtype: Precision of the embedded corpus. Metrics before training are measured with it.
+        mapped: Leave the embedded corpus on disk instead of loading it into memory.
+    """
+
+    sampling: Sampling = "top-k"
+    search: SearchMode = "auto"
+    buffer: str | Path | None = setting(None, local=True)
+    dtype: Precision = "float32"
+    mapped: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """Evaluation: metrics, and the freshness meter.
+
+    Args:
+        eval_split: Split to evaluate on before and after training. Use dev to choose settings.
+        eval_steps: Evaluate every N steps and record the curve. 0 disables this.
+        meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
+        probe_queries: Queries of the freshness meter's probe.
+        probe_targets: Targets of the freshness meter's probe, encoded at each reading.
+    """
+
+    eval_split: str = "test"
+    eval_steps: int = setting(0, least=0, changeable=True)
+    meter_steps: int | None = setting(None, least=1)
+    probe_queries: int = setting(64, least=1)
+    probe_targets: int = setting(512, least=1)
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """Checkpoints: what an interrupted run resumes from.
+
+    Args:
+        save_steps: Write a checkpoint every N steps. 0 writes none.
+        keep_checkpoints: Number of complete checkpoints to keep, the newest ones.
+    """
+
+    save_steps: int = setting(0, least=0, changeable=True, local=True)
+    keep_checkpoints: int = setting(2, least=1, changeable=True, local=True)
+
+
+@dataclass(frozen=True)
+class MiningSettings(SearchSettings, RefreshSettings, CorrectorSettings, RunSettings):
+    """What a strategy may read to build its miner."""
+
+
+@dataclass(frozen=True)
+class JobSettings(CheckpointSettings, EvaluationSettings, MiningSettings):
+    """What Algorithms 1 and 2 have in common."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """False negatives: which mined targets to leave out, with sentence-transformers' names.
+
+    Scores are those of the strategy, corrected if it corrects. The positive's score is that of the
+    query's lowest known positive.
+
+    Args:
+        absolute_margin: Mine only targets that score at least this much below the positive.
+        relative_margin: Mine only targets that score below the positive by at least this share of
+            its score. 0.05 keeps what scores below 95% of it.
+        max_score: Mine only targets that score at most this much.
+        min_score: Mine only targets that score at least this much.
+        range_min: Skip this many of the best candidates of each query.
+        range_max: Consider only this many of the best candidates of each query. Default: ten for
+            each negative if a margin, --max-score or a cross-encoder may drop some; otherwise as
+            many as are wanted; plus range_min.
+        cross_encoder_margin: Drop also what the cross-encoder, if there is one, scores less than
+            this much below the positive.
+    """
+
+    absolute_margin: float | None = None
+    relative_margin: float | None = None
+    max_score: float | None = None
+    min_score: float | None = None
+    range_min: int = 0
+    range_max: int | None = None
+    cross_encoder_margin: float = 0.0
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is asked for."""
+        return self == Filters(cross_encoder_margin=self.cross_encoder_margin)
+
+    def considered(self, k: int, *, veto: bool) -> int:
+        """Return how many candidates to consider for k negatives."""
+        if self.range_max is not None:
+            return self.range_max
+        rules = (self.absolute_margin, self.relative_margin, self.max_score)
+        choosy = veto or any(rule is not None for rule in rules)
+        return self.range_min + (10 * k if choosy else k)
+
+    def check(self, k: int) -> None:
+        """Refuse ranges that leave fewer than k."""
+        if self.range_min < 0:
+            raise InputError(f"--range-min must be at least 0, got {self.range_min}")
+        if self.range_max is not None and self.range_max - self.range_min < k:
+            window = f"--range-min {self.range_min} and --range-max {self.range_max}"
+            raise InputError(f"cannot take {k} negatives between {window}")
+        low, high = self.min_score, self.max_score
+        if low is not None and high is not None and low > high:
+            raise InputError(f"--min-score {low} is above --max-score {high}: nothing can be mined")
+
+
+@dataclass(frozen=True)
+class FilterSettings:
+    """False negatives: which mined targets are left out.
+
+    Args:
+        filters: Rules by score and by rank.
+        cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
+            name of a sentence-transformers cross-encoder. Its scores are kept in the cache
+            folder, so that no pair is scored twice.
+    """
+
+    filters: Filters = field(default_factory=Filters)
+    cross_encoder: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainSections(FilterSettings, NegativeSettings, JobSettings):
+    """Every section of a training run; `TrainSettings` adds what checks them."""

@@ -1,0 +1,80 @@
+"""Run the encoders on a step's queries and candidates, with gradients.
+
+In mini-batches this is GradCache: the embeddings of all mini-batches are computed first, none of
+their activations kept; the loss sees the whole batch; in the backward pass each mini-batch is
+encoded again, with the same dropout. In torch's words, every mini-batch is a checkpoint.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from unstale.data.tokens import TokenStore
+from unstale.distributed import gather_with_gradients, share, world
+from unstale.encoders.embed import embed
+
+
+def encode_queries(
+    model: SentenceTransformer,
+    features: dict[str, Any],
+    *,
+    unit: bool,
+    mini_batch_size: int = 0,
+) -> Float[Tensor, "b d"]:
+    """Encode a batch of tokenised queries."""
+
+    def some(part: slice) -> Float[Tensor, "m d"]:
+        rows = {k: v[part] if torch.is_tensor(v) else v for k, v in features.items()}
+        return embed(model, rows, "query", unit=unit)
+
+    if "offsets" in features:  # flat tokens: static embeddings, with no activations to save
+        return embed(model, features, "query", unit=unit).float()
+    return in_mini_batches(some, len(features["input_ids"]), mini_batch_size).float()
+
+
+def encode_targets(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    rows: Int[Tensor, " c"],
+    *,
+    unit: bool,
+    mini_batch_size: int = 0,
+) -> Float[Tensor, "c d"]:
+    """Encode targets, an equal share in each process; gradients come from all processes."""
+    missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
+    padded = torch.cat([rows, rows[:1].expand(missing)])
+    own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
+
+    def some(part: slice) -> Float[Tensor, "m d"]:
+        return embed(model, tokens.features(own[part], rows.device), "document", unit=unit)
+
+    encoded = gather_with_gradients(in_mini_batches(some, len(own), mini_batch_size))
+    return encoded[: len(rows)].float()
+
+
+def in_mini_batches(
+    encode: Callable[[slice], Float[Tensor, "m d"]], count: int, size: int
+) -> Float[Tensor, "n d"]:
+    """Encode `count` rows, `size` at a time; 0 encodes all at once and keeps the activations.
+
+    Example:
+        >>> weight = torch.ones(2, requires_grad=True)
+        >>> vectors = in_mini_batches(lambda part: torch.ones(5, 2)[part] * weight, 5, 2)
+        >>> vectors.shape, vectors.sum().backward(), weight.grad.tolist()
+        (torch.Size([5, 2]), None, [5.0, 5.0])
+    """
+    if not size or count <= size:
+        return encode(slice(0, count))
+    parts = [slice(start, start + size) for start in range(0, count, size)]
+    return torch.cat([checkpoint(encode, part, use_reentrant=False) for part in parts])
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """Switch mixed precision off: the encoders may run in bfloat16, scores and losses may not."""
+    return torch.autocast(like.device.type, enabled=False)

@@ -1,0 +1,46 @@
+"""What a run leaves: its weights, and the results that Algorithms 1 and 2 have in common."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from unstale.distributed import world
+from unstale.files import atomic_file, atomic_folder
+from unstale.training.prepare import Prepared
+from unstale.training.record import RunRecord
+from unstale.training.settings import Checked
+
+
+def save_weights(output: Path, model: SentenceTransformer, miner: nn.Module) -> None:
+    """Write the encoders as a plain folder, and what the miner learned, if anything."""
+    with atomic_folder(output / "model") as folder:
+        model.save_pretrained(str(folder))
+    if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
+        with atomic_file(output / "corrector.safetensors") as file:
+            save_file(weights, file)
+
+
+def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord) -> dict[str, Any]:
+    """Return a run's counters, seconds and readings, as `RunResult` names them."""
+    settings, counters = checked.settings, asdict(record.counters)
+    parts = ("mining", "metering", "starting", "training")
+    seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
+    return counters | {
+        "strategy": settings.strategy,
+        "seed": settings.seed,
+        "steps": settings.steps,
+        "split": settings.eval_split,
+        "processes": world(),
+        "search": prepared.search.mode if prepared.search else None,
+        "targets_embedded": prepared.embedded,
+        "seconds": {"embedding": 0.0, **prepared.clock.read(), **seconds},
+        "steps_per_second": settings.steps / seconds["training"],
+        "truncated_targets": prepared.tokens.truncated,
+        "freshness": [asdict(reading) for reading in record.freshness],
+        "searched": record.search,
+        "curve": record.curve,
+    }

@@ -1,0 +1,241 @@
+"""What a run starts from: tokens, cached embeddings, search, miner, meter, identity and clock.
+
+`train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from datasets import Dataset
+from jaxtyping import Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+from tqdm import tqdm
+from transformers import set_seed
+
+from unstale.buffer.buffer import TargetBuffer, read_manifest
+from unstale.buffer.embed import open_or_embed
+from unstale.buffer.sharded import Buffer, load
+from unstale.data.dataset import ByQuery, RetrievalDataset
+from unstale.data.tokens import TokenStore
+from unstale.distributed import first_alone, world
+from unstale.encoders.embed import embed_targets
+from unstale.encoders.load import tower_modules
+from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
+from unstale.files import write_json
+from unstale.integrity import digest, read_object
+from unstale.machine import free_memory
+from unstale.miners.negatives import Negatives, build_negatives
+from unstale.miners.strategy import Materials, Strategy
+from unstale.search.auto import Choice, said, settle_choice
+from unstale.settings import Filters, MiningSettings
+from unstale.training.identity import Identity, identity
+from unstale.training.meter import Meter
+from unstale.training.record import Stopwatch
+from unstale.training.settings import Checked
+
+SEARCH = "search.json"
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """The parts of a run before its first step.
+
+    Args:
+        tokens: The targets' tokens by row.
+        buffer: The embedded corpus, for a strategy that caches.
+        embedded: How many targets this run embedded for it.
+        search: How corrected embeddings are searched, for a strategy that can choose.
+        negatives: The miner, with its filters and other kinds of negatives.
+        meter: Reads the freshness.
+        identity: What the run is made of: a checkpoint of anything else is refused.
+        clock: Counts the seconds of the run and its parts.
+    """
+
+    tokens: TokenStore
+    buffer: TargetBuffer | None
+    embedded: int
+    search: Choice | None
+    negatives: Negatives
+    meter: Meter
+    identity: Identity
+    clock: Stopwatch
+
+
+def prepare(
+    model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    checked: Checked[Any],
+    output: Path | None,
+    trained: Int[ndarray, "n 2"],
+    *,
+    filters: Filters = Filters(),
+    given: int = 0,
+    progress: bool = True,
+) -> Prepared:
+    """Embed the corpus once, and build what a step needs.
+
+    Args:
+        model: The encoders, at their start.
+        dataset: The corpus.
+        checked: The settings, checked.
+        output: The run folder; without one, embeddings stay in memory.
+        trained: (query row, target row) of the training pairs; -1 where no target is known.
+        filters: Rules against false negatives.
+        given: Given negatives to draw for each query.
+        progress: Show progress bars.
+    """
+    settings, strategy, clock = checked.settings, checked.strategy, Stopwatch()
+    if strategy.freezes_targets:
+        tower_modules(model, "document").requires_grad_(False)
+    with first_alone():
+        tokens = target_tokens(model, dataset, progress=progress)
+    where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
+    buffer, embedded = None, 0
+    if strategy.caches or settings.buffer:
+        embed = clock.timed("embedding", _embed)
+        buffer, embedded = embed(model, tokens, checked, where, progress)
+    search = None
+    if buffer is not None and "search" in strategy.reads:
+        search = choose_search(output, settings, buffer, checked.batch_size, model.device)
+    materials = Materials(
+        settings=settings,
+        targets=len(dataset.targets),
+        buffer=_hold(buffer, model.device, strategy, settings) if buffer else None,
+        search=search,
+        uniform_negatives=checked.counts.uniform,
+        device=model.device,
+    )
+    set_seed(settings.seed)  # for the corrector's first weights
+    negatives = build_negatives(
+        strategy,
+        materials,
+        checked.counts,
+        filters=filters,
+        cross_encoder=checked.cross_encoder,
+        given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
+        given_count=given,
+    )
+    made_of = None
+    if buffer is not None:
+        made_of = digest(read_manifest(where)["shards"] if where else checked.made_by)
+    return Prepared(
+        tokens=tokens,
+        buffer=buffer,
+        embedded=embedded,
+        search=search,
+        negatives=negatives,
+        meter=_meter(dataset, trained, tokens, checked),
+        identity=identity(dataset, trained, made_of, search),
+        clock=clock,
+    )
+
+
+def _embed(
+    model: SentenceTransformer,
+    tokens: TokenStore,
+    checked: Checked[Any],
+    folder: Path | None,
+    progress: bool,
+) -> tuple[TargetBuffer, int]:
+    """Open the buffer that the settings name, or embed the corpus, on disk if there is a folder."""
+    settings, count = checked.settings, len(tokens)
+    if folder is not None:
+        reused = Path(settings.buffer) if settings.buffer else None
+        return open_or_embed(
+            model, tokens, checked.made_by, reused, folder, settings.dtype, progress=progress
+        )
+    with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
+        return TargetBuffer([embed_targets(model, tokens, np.arange(count), progress=bar)]), count
+
+
+def choose_search(
+    output: Path | None,
+    settings: MiningSettings,
+    buffer: TargetBuffer,
+    queries: int,
+    device: torch.device,
+) -> Choice:
+    """Choose a search once in a run; a resumed run takes the one that was chosen.
+
+    The choice depends on the memory that is free, and that may change between two starts. What the
+    buffer itself and the residual memory will take of it does not count as free.
+    """
+    mode, mapped = settings.search, settings.mapped
+    with first_alone():
+        if output is not None and (known := _stored(output / SEARCH, mode)) is not None:
+            return said(known)
+        if mapped and device.type != "cpu":
+            choice = _on_disk(mode, device)
+        else:
+            held = 0 if mapped else buffer.nbytes
+            held += 4 * len(buffer) * buffer.dim * settings.memory
+            targets, taken = len(buffer) // world(), held // world()
+            size = targets, buffer.dim, settings.corrector_widths, queries
+            choice = settle_choice(mode, *size, device, taken)
+        if output is not None:
+            fixed = {"asked": mode, **choice._asdict()}
+            write_json(output / SEARCH, fixed | {"sha256": digest(fixed)})
+        return choice
+
+
+def _on_disk(mode: str, device: torch.device) -> Choice:
+    """Search a buffer that an accelerator reads from disk: only chunk by chunk."""
+    if mode not in ("auto", "exact"):
+        rule = f"on {device.type} a buffer on disk is searched exactly"
+        raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
+    return Choice("exact", "float32", "the buffer is on disk")
+
+
+def _stored(path: Path, mode: str) -> Choice | None:
+    if not path.is_file():
+        return None
+    stored = read_object(path)
+    if stored.pop("sha256", None) != digest(stored):
+        raise InputError(f"{path} is damaged: its own checksum does not fit")
+    return Choice(**stored) if stored.pop("asked") == mode else None
+
+
+def _hold(
+    buffer: TargetBuffer, device: torch.device, strategy: Strategy, settings: MiningSettings
+) -> Buffer:
+    """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
+    if strategy.cache == "disk" or settings.mapped:
+        return buffer
+    size = buffer.nbytes // world()
+    free = free_memory(device)
+    if free is not None and size > free:
+        rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
+        way = (
+            "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
+        )
+        raise InputError(f"{rule}: {way}")
+    return load(buffer, device)
+
+
+def _meter(
+    dataset: RetrievalDataset,
+    trained: Int[ndarray, "n 2"],
+    tokens: TokenStore,
+    checked: Checked[Any],
+) -> Meter:
+    chosen = checked.settings
+    size = {"queries": chosen.probe_queries, "targets": chosen.probe_targets}
+    return Meter(dataset, trained, tokens, scale=checked.scale, **size)
+
+
+def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label.
+
+    Args:
+        dataset: What to train on.
+        query: The name of the queries' column.
+    """
+    pairs = dataset.split("train").pairs
+    texts = dataset.queries.take(pairs[:, 0])
+    return Dataset.from_dict({query: texts, "label": pairs.tolist()})
