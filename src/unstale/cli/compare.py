@@ -17,9 +17,9 @@ from unstale.errors import InputError
 from unstale.integrity import seal
 from unstale.rag.settings import find_rag_strategy
 from unstale.report.page import write_page
-from unstale.report.results import RESULTS, write_results
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
+from unstale.results import RESULTS, RunResult, write_results
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells, training
 from unstale.training.strategies import find_strategy
 
@@ -62,7 +62,7 @@ def run(chosen: options.Compare) -> None:
         for strategy, seed in cells
     ]
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
-        entries.append(done.entry)
+        entries.append(RunResult.from_json(done.entry, f"{strategy}, seed {seed}"))
         values.setdefault(strategy, {})[seed] = done.values
     summary = summarise(values)
     write_results(output, start.counts, entries, summary)

@@ -3,7 +3,6 @@
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
@@ -12,8 +11,8 @@ from unstale.cli.train import training_settings
 from unstale.data.load import load_dataset
 from unstale.integrity import seal
 from unstale.report.page import write_page
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult, write_results
 from unstale.training.job import train
 
 
@@ -34,7 +33,8 @@ def run(chosen: options.Demo) -> None:
         folder = output / strategy
         buffer = output / "stale" / "buffer"  # embedded once, used by both
         part = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
-        runs.append(train(dataset, open_encoder(part), folder, **training_settings(part)))
+        done = train(dataset, open_encoder(part), folder, **training_settings(part))
+        runs.append(RunResult.from_json(done, strategy))
     shutil.move(output / "corrected" / "model", output / "model")
     write_results(output, dataset.counts, runs)
     seal(output)
@@ -45,10 +45,10 @@ def run(chosen: options.Demo) -> None:
     print(f'try:     unstale search "parse an ISO date" --run {output}')
 
 
-def _meaning(stale: dict[str, Any], corrected: dict[str, Any]) -> str:
+def _meaning(stale: RunResult, corrected: RunResult) -> str:
     """Say in a sentence what the two rows mean, whichever way they came out."""
-    gain = 100 * (corrected["metrics"]["recall@10"] - stale["metrics"]["recall@10"])
-    last = corrected["freshness"][-1]
+    gain = 100 * (corrected.metrics["recall@10"] - stale.metrics["recall@10"])
+    last = corrected.freshness[-1]
     seen, blind = 100 * last["overlap_corrected"], 100 * last["overlap_stale"]
     verb = "gained" if gain >= 0 else "lost"
     return (

@@ -2,9 +2,9 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -16,10 +16,9 @@ from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
-from unstale.files import write_json
 from unstale.integrity import seal
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult, write_results
 
 
 def run(chosen: options.Evaluate) -> None:
@@ -35,20 +34,20 @@ def run(chosen: options.Evaluate) -> None:
     save_config(output, "evaluate", chosen)
     runs = []
     for dataset, folder in zip(datasets, folders, strict=True):
-        result = _measure(dataset, chosen.split, model, output / folder)
-        named = {"strategy": dataset.name, "data": dataset.counts} if folder else {}
-        runs.append({"strategy": "none", "model": chosen.model} | result | named)
+        result = _measure(dataset, chosen, model, output / folder)
+        if folder:
+            result = replace(result, strategy=dataset.name, data=dataset.counts)
+        runs.append(result)
     title = f"{chosen.split} split, in percent"
     if len(runs) == 1:
         write_results(output, datasets[0].counts, runs)
         print_runs(runs, title=f"{datasets[0].name}, {title}")
     else:
-        average = {m: fmean(r["metrics"][m] for r in runs) for m in runs[0]["metrics"]}
+        average = {m: fmean(r.metrics[m] for r in runs) for m in runs[0].metrics}
         names = {"name": ", ".join(dataset.name for dataset in datasets)}
-        results = {"data": names, "runs": runs, "average": average}
-        write_json(output / RESULTS, results)
-        seconds = {"total": sum(r["seconds"]["total"] for r in runs)}
-        mean = runs[0] | {"strategy": "average", "metrics": average, "seconds": seconds}
+        write_results(output, names, runs, average=average)
+        seconds = {"total": sum(r.seconds["total"] for r in runs)}
+        mean = replace(runs[0], strategy="average", metrics=average, seconds=seconds)
         print_runs([*runs, mean], title=f"{len(runs)} datasets, {title}")
     seal(output)
     print(f"results: {output / RESULTS}")
@@ -65,27 +64,25 @@ def _folders(datasets: list[RetrievalDataset]) -> list[str]:
 
 
 def _measure(
-    dataset: RetrievalDataset, split: str, model: SentenceTransformer, folder: Path
-) -> dict[str, Any]:
+    dataset: RetrievalDataset, chosen: options.Evaluate, model: SentenceTransformer, folder: Path
+) -> RunResult:
     """Measure on one dataset, and write its ranking."""
     began = time.perf_counter()
     tokens = target_tokens(model, dataset)
-    evaluate = Evaluator(dataset, split, tokens)
+    evaluate = Evaluator(dataset, chosen.split, tokens)
     metrics = evaluate(model)
     evaluate.save(folder, "unstale")
     seconds = time.perf_counter() - began
-    return {
-        "seed": None,
-        "steps": 0,
-        "split": split,
-        "initial_metrics": metrics,
-        "metrics": metrics,
-        "targets_reembedded": 0,
-        "targets_sampled": 0,
-        "targets_probed": 0,
-        "targets_trained": 0,
-        "seconds": {"total": seconds, "embedding": 0.0, "mining": 0.0, "evaluation": seconds},
-        "steps_per_second": None,
-        "truncated_targets": tokens.truncated,
-        "freshness": [],
-    }
+    return RunResult(
+        strategy="none",
+        model=chosen.model,
+        split=chosen.split,
+        initial_metrics=metrics,
+        metrics=metrics,
+        targets_trained=0,
+        targets_reembedded=0,
+        targets_sampled=0,
+        targets_probed=0,
+        seconds={"total": seconds, "embedding": 0.0, "mining": 0.0, "evaluation": seconds},
+        truncated_targets=tokens.truncated,
+    )

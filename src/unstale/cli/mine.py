@@ -59,8 +59,7 @@ def run(chosen: Mine) -> None:
     print(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
-    counts = {"candidates_dropped": dict(mined.dropped), "negatives_missing": mined.missing}
-    if dropped := dropped_text(counts | {"candidates_considered": mined.considered}):
+    if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         print(dropped)
     if lost := form.loses(written):
         print(f"{form.name} has no place for: {', '.join(lost)}")

@@ -20,8 +20,8 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, load_reader
 from unstale.rag.settings import check_rag_settings, find_rag_strategy
 from unstale.rag.tiny_reader import tiny_reader
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult, write_results
 from unstale.training.settings import hidden_widths
 
 
@@ -50,7 +50,8 @@ def run(chosen: Rag) -> None:
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "rag", chosen)
     barrier()
-    result = train_rag(questions, retriever, reader, output, **settings)
+    done = train_rag(questions, retriever, reader, output, **settings)
+    result = RunResult.from_json(done, "the run")
     if rank() > 0:
         return
     write_results(output, questions.counts, [result])

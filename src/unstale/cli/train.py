@@ -21,8 +21,8 @@ from unstale.distributed import barrier, first_alone, rank, start
 from unstale.errors import InputError
 from unstale.integrity import seal
 from unstale.miners.filters import Filters
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult, write_results
 from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
 from unstale.training.strategies import find_strategy
@@ -62,7 +62,7 @@ def run(chosen: options.Train) -> None:
         open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
         save_config(output, "train", chosen)
     barrier()
-    result = train(dataset, model, output, **settings)
+    result = RunResult.from_json(train(dataset, model, output, **settings), "the run")
     if rank() > 0:
         return
     write_results(output, dataset.counts, [result])

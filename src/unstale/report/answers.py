@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from unstale.evaluation.answers import exact_match
-from unstale.report.entries import Answer, Group
+from unstale.report.entries import Group
 from unstale.report.escape import escape
+from unstale.results import Answer
 
 
 def answers_html(groups: Sequence[Group]) -> str:
@@ -13,7 +14,7 @@ def answers_html(groups: Sequence[Group]) -> str:
     if not found:
         return ""
     group, entry = min(found, key=lambda pair: pair[0].strategy != "corrected")
-    rows = "".join(_row(answer) for answer in entry.answers)
+    rows = "".join(_row(answer) for answer in entry.answers or ())
     return (
         f'<p class="note">From the {escape(group.name)} run, {escape(entry.split)} split.</p>'
         '<div class="scroll"><table class="answers"><thead><tr><th>question</th><th>answer</th>'
@@ -22,9 +23,9 @@ def answers_html(groups: Sequence[Group]) -> str:
 
 
 def _row(answer: Answer) -> str:
-    right = exact_match(answer.said, answer.gold)
+    right = exact_match(answer.answer, answer.gold)
     mark = '<span class="hit">right</span>' if right else '<span class="miss">wrong</span>'
-    said = escape(answer.said) if answer.said else '<span class="none">no answer</span>'
+    said = escape(answer.answer) if answer.answer else '<span class="none">no answer</span>'
     gold = escape(" / ".join(answer.gold))
     return (
         f'<tr><th scope="row" dir="auto">{escape(answer.question)}</th>'

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from unstale.report.entries import Entry, Example, Group, Mined
+from unstale.report.entries import Group
 from unstale.report.escape import escape
+from unstale.results import Example, Mined, RunResult
 
 # After a dot or a slash, and after an underscore inside a name.
 _BREAKS = re.compile(r"(?<=[./])|(?<=[A-Za-z0-9]_)(?=[A-Za-z])")
@@ -26,7 +27,7 @@ def examples_html(groups: Sequence[Group]) -> str:
     )
 
 
-def _rank(group: Group, entry: Entry) -> tuple[bool, bool]:
+def _rank(group: Group, entry: RunResult) -> tuple[bool, bool]:
     """Prefer runs that have both views, and among those the paper's method."""
     return not any(e.corrected for e in entry.examples), group.strategy != "corrected"
 
@@ -43,7 +44,7 @@ def _example(example: Example) -> str:
             columns += _column(title, f"{note}: {hits} of {len(true)} true", mined, true)
     label = ""
     if example.label is not None:
-        label = f'<div class="label"><h4>Label</h4>{_target(example.label)}</div>'
+        label = f'<div class="label"><h4>Label</h4>{_target(example.label.text)}</div>'
     return (
         f'<article class="example"><h3 dir="auto">{escape(example.query)}</h3>'
         f'{label}<div class="columns">{columns}</div></article>'

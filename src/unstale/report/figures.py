@@ -26,7 +26,7 @@ def tradeoff(groups: Sequence[Group]) -> str:
     points = []
     metric = headline(groups)
     for group in groups:
-        values, cost = group.metric(metric), average(group.of(lambda e: e.reembedded))
+        values, cost = group.metric(metric), average(group.of(lambda e: e.targets_reembedded))
         if values:
             sd = spread(values)
             whisker = None if sd is None else 100 * sd
@@ -56,7 +56,9 @@ def _recall_rows(groups: Sequence[Group], points: Sequence[Point]) -> str:
     ranked = sorted(points, key=lambda p: -p.y)
     rows = [Point(p.label, p.tone, p.y, 0.0, p.spread) for p in ranked]
     metric = headline(groups)
-    start = average([v for g in groups for v in g.of(lambda e: e.initial.get(metric)) if _moved(g)])
+    start = average(
+        [v for g in groups for v in g.of(lambda e: e.initial_metrics.get(metric)) if _moved(g)]
+    )
     if start is not None:
         rows.append(Point("before training", "tone-other", 100 * start, 0.0))
     name = spoken(metric)

@@ -4,12 +4,9 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from unstale.report.entries import (
-    Entry,
     Group,
-    Record,
     average,
     headline,
-    number,
     spoken,
     spread,
 )
@@ -17,6 +14,7 @@ from unstale.report.escape import escape
 from unstale.report.figures import tone
 from unstale.report.table import GAPS, ONE_SEED, SHOWN
 from unstale.report.words import duration, gap_recovered, look_up, one_seed, trained
+from unstale.results import Record, RunResult, number
 
 _NOTHING = '<td class="none">&ndash;</td>'
 
@@ -26,16 +24,19 @@ def results_table(groups: Sequence[Group]) -> str:
     metrics = [m for m in SHOWN if any(g.mean(m) is not None for g in groups)]
     best = {m: max(g.mean(m) or 0.0 for g in groups) for m in metrics}
     ranked = _ranked(groups)
+    whole = "{:,.0f}".format
     costs = _filled(
         {
             "seen": [_seen(g) for g in ranked],
-            "re-embedded": [_mean(g, "{:,.0f}".format, lambda e: e.reembedded) for g in ranked],
-            "sampled": [_mean(g, "{:,.0f}".format, lambda e: e.sampled) for g in ranked],
+            "re-embedded": [
+                _mean(g, "{:,.0f}".format, lambda e: e.targets_reembedded) for g in ranked
+            ],
+            "sampled": [_mean(g, whole, lambda e: e.targets_sampled) for g in ranked],
             "steps/s": [_mean(g, "{:.2f}".format, lambda e: e.steps_per_second) for g in ranked],
-            "training": [_mean(g, duration, lambda e: e.training) for g in ranked],
+            "training": [_mean(g, duration, lambda e: e.training_seconds) for g in ranked],
         }
     )
-    if not any(e.sampled for g in groups for e in g.entries):
+    if not any(e.targets_sampled for g in groups for e in g.entries):
         costs.pop("sampled", None)
     columns = {
         SHOWN[m]: [_metric(g.metric(m), best[m], len(groups)) for g in ranked] for m in metrics
@@ -113,7 +114,7 @@ def _before(groups: Sequence[Group], metrics: Sequence[str], blanks: int, *, sev
     room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>' if several else ""
     cells = "<td></td>" if several else ""  # no seeds yet
     for metric in metrics:
-        values = [e.initial[metric] for e in entries if metric in e.initial]
+        values = [e.initial_metrics[metric] for e in entries if metric in e.initial_metrics]
         cells += f"<td>{100 * fmean(values):.1f}{room}</td>" if values else _NOTHING
     blank = "<td></td>" * blanks
     return f'<tr class="before"><th scope="row">before training</th>{cells}{blank}</tr>'
@@ -132,7 +133,7 @@ def _metric(values: Sequence[float], best: float, rivals: int) -> str:
 
 
 def _mean(
-    group: Group, write: Callable[[float], str], value: Callable[[Entry], float | None]
+    group: Group, write: Callable[[float], str], value: Callable[[RunResult], float | int | None]
 ) -> str:
     mean = average(group.of(value))
     return "" if mean is None else write(mean)

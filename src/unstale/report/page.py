@@ -7,13 +7,13 @@ from typing import Any
 from unstale import __version__
 from unstale.files import atomic_file
 from unstale.report.answers import answers_html
-from unstale.report.entries import Group, Record, group_runs, headline, spoken
+from unstale.report.entries import Group, group_runs, headline, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.examples import examples_html
 from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
-from unstale.report.results import RESULTS, read_results
 from unstale.report.words import key_figures, sentences, trained
+from unstale.results import RESULTS, Record, read_results
 
 PAGE = "report.html"
 # What a reader may want to know of a run's flags; paths of one machine are not among it.
@@ -99,7 +99,7 @@ def _summary(groups: list[Group], data: Record, summary: Record, settings: Recor
 
 
 def _tradeoff_words(groups: list[Group]) -> tuple[str, str]:
-    if any(e.reembedded for g in groups for e in g.entries):
+    if any(e.targets_reembedded for g in groups for e in g.entries):
         return (
             "What re-embedding buys",
             "Up is better, left is cheaper. The axis is logarithmic beyond its start, so that 0 "

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unstale.report.entries import Group, Record, average, headline, number, spoken
+from unstale.report.entries import Group, average, headline, spoken
 from unstale.report.escape import escape
+from unstale.results import Record, number
 
 
 def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str]]:
@@ -24,9 +25,9 @@ def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str
         caption = "of the gap from stale to exhaustive recovered"
         figures.append((f"{100 * gap[0]:.0f}%", caption))
     if trained(shown):
-        if (cost := average(shown.of(lambda e: e.reembedded))) is not None:
+        if (cost := average(shown.of(lambda e: e.targets_reembedded))) is not None:
             figures.append((f"{cost:,.0f}", "targets re-embedded during training"))
-        if (took := average(shown.of(lambda e: e.training))) is not None:
+        if (took := average(shown.of(lambda e: e.training_seconds))) is not None:
             figures.append((_unbroken(took), "of training"))
     return figures
 
@@ -159,7 +160,7 @@ def _outcome(groups: Sequence[Group]) -> str:
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
     words += f" {name} of <strong>{100 * recall:.1f}%</strong>"
-    if (start := average(best.of(lambda e: e.initial.get(metric)))) is not None:
+    if (start := average(best.of(lambda e: e.initial_metrics.get(metric)))) is not None:
         words += f", from {100 * start:.1f}% before training"
     corrected, stale = corrected_group(groups), _named(groups, "stale")
     words += "."
@@ -206,7 +207,7 @@ def _seen(groups: Sequence[Group]) -> str:
 
 
 def _cost(groups: Sequence[Group]) -> str:
-    costs = [(g, average(g.of(lambda e: e.reembedded))) for g in groups if trained(g)]
+    costs = [(g, average(g.of(lambda e: e.targets_reembedded))) for g in groups if trained(g)]
     known = [(g, c) for g, c in costs if c is not None]
     words = ""
     if known and not any(c for _, c in known):
@@ -219,10 +220,10 @@ def _cost(groups: Sequence[Group]) -> str:
         words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown[0] else "."
         words = words[0].upper() + words[1:]
     for group in groups:
-        if sampled := average(group.of(lambda e: e.sampled)):
+        if sampled := average(group.of(lambda e: e.targets_sampled)):
             words += f" As a sample {escape(group.name)} encoded {sampled:,.0f}"
-            words += " more." if average(group.of(lambda e: e.reembedded)) else "."
-    total = [v for g in groups for v in g.of(lambda e: e.seconds)]
+            words += " more." if average(group.of(lambda e: e.targets_reembedded)) else "."
+    total = [v for g in groups for v in g.of(lambda e: e.total_seconds)]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"
         words += f" {runs} took {_unbroken(sum(total))}."
