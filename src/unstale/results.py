@@ -122,11 +122,11 @@ class RunResult:
     gold_questions: int | None = None
     reader_inputs: int | None = None
     reader_truncated: int | None = None
-    freshness: Sequence[Record] = ()
+    freshness: Sequence[Record] = field(default_factory=list)
     corrector_worse_at: Sequence[int] | None = None  # steps
-    searched: Sequence[Record] = ()
-    curve: Sequence[Record] = ()
-    examples: Sequence[Example] = ()
+    searched: Sequence[Record] = field(default_factory=list)
+    curve: Sequence[Record] = field(default_factory=list)
+    examples: Sequence[Example] = field(default_factory=list)
     answers: Sequence[Answer] | None = None
 
     @property
