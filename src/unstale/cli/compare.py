@@ -11,6 +11,7 @@ from unstale.cli import options
 from unstale.cli.compare_rag import Start, prepare_rag
 from unstale.cli.encoder import open_encoder
 from unstale.cli.output import run_folder
+from unstale.cli.report import recipe
 from unstale.cli.train import check_flags, training_settings, warn_of_refreshes
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
@@ -47,7 +48,9 @@ def run(chosen: options.Compare) -> None:
         summary = summarise(values)
         folder.finish(start.counts, runs, summary)
     print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
-    print(f"results: {output / RESULTS}\nreport:  open {write_page(output, asdict(chosen))}")
+    print(
+        f"results: {output / RESULTS}\nreport:  open {write_page(output, recipe(asdict(chosen)))}"
+    )
 
 
 def _train(

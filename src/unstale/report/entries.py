@@ -1,4 +1,4 @@
-"""What results.json says, checked and grouped by strategy, for pages and charts."""
+"""The runs of results.json, checked and grouped by strategy, for pages, charts and words."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,15 @@ from typing import final
 from unstale.errors import InputError
 from unstale.results import Record, RunResult, number
 
+_TONES = {"stale": "tone-stale", "corrected": "tone-corrected", "exhaustive": "tone-exhaustive"}
+
+
+def tone(strategy: str) -> str:
+    """Name a strategy's colour: three that matter have one each, variants and others share."""
+    if strategy.startswith("corrected-") or strategy == "stale-rerank":
+        return "tone-variant"
+    return _TONES.get(strategy, "tone-other")
+
 
 @final
 @dataclass(frozen=True)
@@ -15,47 +24,89 @@ class Group:
     """The runs of one strategy, one a seed."""
 
     strategy: str
-    entries: Sequence[RunResult]
+    runs: Sequence[RunResult]
+    tone: str  # a class of the page's style sheet
+
+    @property
+    def trained(self) -> bool:
+        """Tell whether the encoder was trained, not only measured."""
+        return any(run.steps for run in self.runs)
 
     @property
     def name(self) -> str:
         """Name the strategy, or the data of a model that was only measured, for a reader."""
-        if any(e.steps for e in self.entries):
+        if self.trained:
             return self.strategy
-        return str((self.entries[0].data or {}).get("name", "as it is"))
+        return str((self.runs[0].data or {}).get("name", "as it is"))
 
-    def of(self, value: Callable[[RunResult], float | int | None]) -> list[float]:
-        """List a value over the seeds, where it is there."""
-        return [float(v) for e in self.entries if (v := value(e)) is not None]
+    def average(self, value: Callable[[RunResult], float | int | None]) -> float | None:
+        """Average a value over the seeds that have it."""
+        found = [v for run in self.runs if (v := value(run)) is not None]
+        return fmean(found) if found else None
 
     def metric(self, name: str) -> list[float]:
         """List a metric over the seeds."""
-        return self.of(lambda e: e.metrics.get(name))
+        return [run.metrics[name] for run in self.runs if name in run.metrics]
 
     def mean(self, name: str) -> float | None:
         """Average a metric over the seeds."""
-        return average(self.metric(name))
+        return self.average(lambda run: run.metrics.get(name))
+
+    def start(self, name: str) -> float | None:
+        """Average a metric before training over the seeds."""
+        return self.average(lambda run: run.initial_metrics.get(name))
 
     def readings(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of a freshness reading."""
-        return over_steps(self.entries, lambda e: e.freshness, name)
+        return _by_step([run.freshness for run in self.runs], name)
+
+    def held(self, view: str) -> float | None:
+        """Return the share of the true top 10 that a view of the cache held at the end.
+
+        Args:
+            view: `stale`, the cache as it was embedded, or `corrected`.
+        """
+        taken = self.readings(f"overlap_{view}")
+        return fmean(taken[-1][1]) if taken else None
 
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
-        """Return `(step, values over the seeds)` of what was measured during the run."""
-        return over_steps(self.entries, _with_start, name)
+        """Return `(step, values over the seeds)` of what was measured before and during the run."""
+        return _by_step([_with_start(run) for run in self.runs], name)
 
 
-def _with_start(entry: RunResult) -> Sequence[Record]:
-    """Return a run's curve from step 0 on: a run measures its start apart."""
-    curve, initial = entry.curve, entry.initial_metrics
-    if not curve or not initial or curve[0].get("step") == 0:
-        return curve
-    return [{"step": 0, "seconds": 0.0, **initial}, *curve]
+def group_runs(results: Record, source: object, tones: Callable[[str], str] = tone) -> list[Group]:
+    """Group the runs by strategy, in their order.
+
+    Args:
+        results: The content of results.json.
+        source: Names the file in errors.
+        tones: Names the colour of a strategy.
+    """
+    runs = results.get("runs")
+    if not isinstance(runs, list) or not runs:
+        raise InputError(f"{source}: `runs` must be a list of at least one run")
+    groups: dict[str, list[RunResult]] = {}
+    for place, value in enumerate(runs, 1):
+        run = RunResult.from_json(value, f"{source}, run {place}")
+        groups.setdefault(run.strategy, []).append(run)
+    return [Group(strategy, found, tones(strategy)) for strategy, found in groups.items()]
 
 
 def headline(groups: Sequence[Group]) -> str:
     """Name the metric that decides: that of answers, where there are any."""
     return "exact_match" if any(g.metric("exact_match") for g in groups) else "recall@10"
+
+
+def ranked(groups: Sequence[Group]) -> list[Group]:
+    """Sort the groups by the metric that decides, best first."""
+    metric = headline(groups)
+    return sorted(groups, key=lambda g: -(g.mean(metric) or 0.0))
+
+
+def corrected_group(groups: Sequence[Group]) -> Group | None:
+    """Find the paper's method among the runs, or else the best strategy that corrects its cache."""
+    correcting = [g for g in ranked(groups) if g.held("corrected") is not None]
+    return next((g for g in groups if g.strategy == "corrected"), next(iter(correcting), None))
 
 
 def spoken(metric: str) -> str:
@@ -68,36 +119,23 @@ def spoken(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def average(values: Sequence[float]) -> float | None:
-    """Average, or None of nothing."""
-    return fmean(values) if values else None
-
-
 def spread(values: Sequence[float]) -> float | None:
     """Return the standard deviation over seeds, or None of fewer than two."""
     return stdev(values) if len(values) > 1 else None
 
 
-def over_steps(
-    entries: Sequence[RunResult], records: Callable[[RunResult], Sequence[Record]], name: str
-) -> list[tuple[float, list[float]]]:
-    """Collect the values of all entries by their step, in order."""
+def _with_start(run: RunResult) -> Sequence[Record]:
+    """Return a run's curve from step 0 on: a run measures its start apart."""
+    if not run.curve or not run.initial_metrics or run.curve[0].get("step") == 0:
+        return run.curve
+    return [{"step": 0, "seconds": 0.0, **run.initial_metrics}, *run.curve]
+
+
+def _by_step(records: Sequence[Sequence[Record]], name: str) -> list[tuple[float, list[float]]]:
+    """Collect the values of all seeds by their step, in order."""
     found: dict[float, list[float]] = {}
-    for entry in entries:
-        for record in records(entry):
-            step, value = number(record.get("step")), number(record.get(name))
-            if step is not None and value is not None:
-                found.setdefault(step, []).append(value)
+    for record in (record for of_one in records for record in of_one):
+        step, value = number(record.get("step")), number(record.get(name))
+        if step is not None and value is not None:
+            found.setdefault(step, []).append(value)
     return sorted(found.items())
-
-
-def group_runs(results: Record, source: object) -> list[Group]:
-    """Group the runs by strategy, in their order; `source` names the file in errors."""
-    runs = results.get("runs")
-    if not isinstance(runs, list) or not runs:
-        raise InputError(f"{source}: `runs` must be a list of at least one run")
-    groups: dict[str, list[RunResult]] = {}
-    for place, run in enumerate(runs, 1):
-        entry = RunResult.from_json(run, f"{source}, run {place}")
-        groups.setdefault(entry.strategy, []).append(entry)
-    return [Group(strategy, entries) for strategy, entries in groups.items()]

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unstale.report.markdown import percent
-from unstale.report.words import gap_recovered, look_up, one_seed
+from unstale.report.summary import gap_recovered, p_value
 from unstale.results import RunResult
 
 SHOWN = {
@@ -135,10 +135,12 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
     table.add_column("", no_wrap=True)
     for name in (*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)):
         table.add_column(name, justify="right", no_wrap=True)
+    marked = False
     for strategy in summary["mean"]:
-        p_values = [look_up(summary, "p_value", r, strategy, judged) for r in references]
         shown = [_gap(summary, strategy, m) for m in gaps]
-        table.add_row(strategy, *shown, *map(p_text, p_values))
+        tests = [p_text(p_value(summary, r, strategy, judged)) for r in references]
+        table.add_row(strategy, *shown, *tests)
+        marked = marked or any("*" in cell for cell in shown)
     said = [
         f"p: at {columns[judged]}, of a paired t-test over queries: of these models, not of seeds"
     ]
@@ -146,15 +148,13 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
         said.insert(
             0, "gap: where a strategy stands from stale, 0, to exhaustive, 1 [95% interval]"
         )
-        if any(one_seed(summary, strategy) for strategy in summary["mean"]):
+        if marked:
             said.append(f"*: {ONE_SEED}")
     table.caption = "\n".join(said)
     return table
 
 
 def _gap(summary: dict[str, Any], strategy: str, metric: str) -> str:
-    gap = gap_recovered(summary, strategy, metric)
-    if gap is None:
+    if (gap := gap_recovered(summary, strategy, metric)) is None:
         return ""
-    value, low, high = gap
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]{'*' if one_seed(summary, strategy) else ''}"
+    return f"{gap.value:.2f} [{gap.low:.2f}, {gap.high:.2f}]{'*' if gap.one_seed else ''}"
