@@ -19,7 +19,7 @@ from unstale.errors import InputError
 from unstale.integrity import check_seal, seal, sha256
 from unstale.migrate.vectors import check_values, open_vectors
 from unstale.rag.load import load_questions
-from unstale.report.results import read_results
+from unstale.results import read_results
 
 NASTY = [
     b"\x00", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\\ud800", b"\xe2\x80\xae", b"\x1b[2J",

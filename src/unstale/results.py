@@ -61,9 +61,7 @@ class Example:
         }
         return cls(
             query=_text(value.get("query"), f"{where}: `query`"),
-            label=ListedTarget.from_json(label, f"{where}: `label`")
-            if isinstance(label, dict)
-            else None,
+            label=ListedTarget.from_json(label, f"{where}: `label`") if isinstance(label, dict) else None,
             **views,
         )
 
@@ -124,11 +122,11 @@ class RunResult:
     gold_questions: int | None = None
     reader_inputs: int | None = None
     reader_truncated: int | None = None
-    freshness: Sequence[Record] = ()
+    freshness: Sequence[Record] = field(default_factory=list)
     corrector_worse_at: Sequence[int] | None = None  # steps
-    searched: Sequence[Record] = ()
-    curve: Sequence[Record] = ()
-    examples: Sequence[Example] = ()
+    searched: Sequence[Record] = field(default_factory=list)
+    curve: Sequence[Record] = field(default_factory=list)
+    examples: Sequence[Example] = field(default_factory=list)
     answers: Sequence[Answer] | None = None
 
     @property

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstale.report.charts import Line, Point, dot_rows, line_chart, scatter
+from unstale.report.charts import Axes, Line, Point, dot_rows, line_chart, scatter
 from unstale.report.labels import GAP, LINE, apart, place_labels, width
 from unstale.report.scales import Linear, Symlog
 
@@ -24,7 +24,7 @@ def test_a_line_goes_where_its_values_say() -> None:
         [(0.0, 0.0), (5.0, 2.5), (10.0, 10.0)],
         [(0.0, 0.0, 0.0), (10.0, 5.0, 10.0)],
     )
-    svg = line_chart([line], size=(200.0, 170.0), title="t", x_name="step", y_name="KL")
+    svg = line_chart([line], (200.0, 170.0), Axes("t", "step", "KL"))
     # Across: from the left margin 44 to 200 - (8.2 for "a" + 8) = 183.8, so 5 is at 113.9.
     # Up: the axis is 0..10, from 170 - 42 = 128 up to 28, so 2.5 is at 128 - 25 = 103.
     (path,) = marks(svg, "polyline", "line")
@@ -41,9 +41,7 @@ def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
         Point("some", "tone-corrected", 900.0, 55.0, spread=5.0),
         Point("most", "tone-exhaustive", 9900.0, 60.0),
     ]
-    svg = scatter(
-        points, size=(260.0, 170.0), title="t", x_name="x", y_name="y", across=Symlog(100.0, 9900.0)
-    )
+    svg = scatter(points, (260.0, 170.0), Axes("t", "x", "y"), Symlog(100.0, 9900.0))
     # The axis has 260 - 44 - 16 = 200 pixels; 900 is halfway (log10 of 1 + 900/100 is 1 of 2).
     # Up, 50..60 (the whisker's ends) and a twentieth on both sides need 45..65 in steps of 5: a
     # value takes 100 / 20 = 5 pixels, and 50 stands 25 above the base at 128.
@@ -57,7 +55,7 @@ def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
 
 def test_rows_of_dots_share_an_axis() -> None:
     points = [Point("one", "tone-stale", 20.0, 0.0), Point("two", "tone-corrected", 40.0, 0.0)]
-    svg = dot_rows(points, across=300.0, title="t", x_name="x")
+    svg = dot_rows(points, 300.0, Axes("t", "x"))
     # Names take 3 * 8.2 + 14 = 38.6; the axis 20..40 takes 300 - 38.6 - 50 = 211.4 pixels.
     dots = [(d.get("cx"), d.get("cy")) for d in marks(svg, "circle", "dot")]
     assert dots == [("38.6", "26.0"), ("250.0", "54.0")]
@@ -65,7 +63,7 @@ def test_rows_of_dots_share_an_axis() -> None:
 
 def test_a_name_is_text_in_a_chart_too() -> None:
     line = Line("<script>&\x07", "tone-other", [(0.0, 0.0), (1.0, 1.0)])
-    svg = line_chart([line], size=(300.0, 170.0), title='"<', x_name="x", y_name="y")
+    svg = line_chart([line], (300.0, 170.0), Axes('"<', "x", "y"))
     assert "<script" not in svg
     (name,) = marks(svg, "text", "name")
     assert name.text == "<script>&U+0007"

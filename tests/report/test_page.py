@@ -79,7 +79,8 @@ def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
     assert "exhaustive came out best with a recall@10 of 65.0%, from 20.0% before" in text
     assert "Corrected negatives ended 10.0 points above stale ones." in text
     assert "recovered 50% (95% interval: 25% to 75%) of the gap" in text
-    assert "the stale cache held 50% of the true nearest targets; seen through" in text
+    assert "the stale run's cache held 50% of the true nearest targets; seen through" in text
+    assert "the corrected run's held 90%." in text
     assert (
         "Corrected re-embedded 0 targets, exhaustive 9,000. As a sample exhaustive encoded 5 more."
         in text
@@ -87,6 +88,29 @@ def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
     assert "All runs together took 3 min 0 s." in text  # six runs of 30 seconds
     del results["runs"][1]  # the second seed of stale
     assert "Trained: 3 strategies, 1 to 2 seeds each, 20 steps" in read(results).text
+
+
+def test_any_strategy_that_corrects_its_cache_gets_the_sentences(results: dict[str, Any]) -> None:
+    for run in results["runs"]:
+        if run["strategy"] == "corrected":
+            run["strategy"] = "corrected-free"
+    seen = Reader(build_page(results, {}))
+    assert "Corrected-free negatives ended 10.0 points above stale ones." in seen.text
+    assert "the corrected-free run's held 90%." in seen.text
+    assert "recall@10, corrected-free; exhaustive reached 65.0%" in seen.text  # a key figure
+
+
+def test_the_sentence_and_the_table_agree_on_the_stale_cache(results: dict[str, Any]) -> None:
+    for run in results["runs"]:
+        if run["strategy"] == "corrected":
+            run["freshness"][-1]["overlap_stale"] = 0.7  # a cache and an encoder of its own
+    page = build_page(results, {})
+    assert cells(page, "stale")[6] == "50%"
+    assert "the stale run's cache held 50% of the true" in Reader(page).text
+    results["runs"] = [run for run in results["runs"] if run["strategy"] == "corrected"]
+    text = read(results).text
+    assert "the cache of corrected held 70% of the true nearest targets as it was" in text
+    assert "the same cache held 90%." in text
 
 
 def test_costs_are_means_over_seeds_and_samples_have_a_place_of_their_own(
@@ -109,7 +133,7 @@ def test_costs_are_means_over_seeds_and_samples_have_a_place_of_their_own(
 
 
 def test_every_section_is_there(results: dict[str, Any]) -> None:
-    page = build_page(results, {"model": "tiny", "output": "/somewhere/private"})
+    page = build_page(results, {"model": "tiny"})
     titles = re.findall(r"<h2>(.*?)</h2>", page)
     assert titles == [
         "Results",
@@ -120,7 +144,6 @@ def test_every_section_is_there(results: dict[str, Any]) -> None:
     ]
     # A panel for each of 3 strategies in 2 readings, drawn once; 3 other charts drawn for 2 sizes.
     assert page.count("<svg") == 2 * 3 + 3 * 2
-    assert "/somewhere/private" not in page
 
 
 def test_strategies_without_a_view_are_named_where_freshness_is_drawn(
@@ -257,10 +280,16 @@ def test_the_command_writes_the_page_and_says_where(
     results: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "results.json").write_text(json.dumps(results))
-    (tmp_path / "config.yaml").write_text("model: my-encoder\nsteps: 20\n")
+    private = "output: /somewhere/private\nbuffer: /my/buffer\ndevice: cuda:1\n"
+    flags = "model: my-encoder\nsteps: 20\nmax_score: 0.95\nlearn_scale: true\n"
+    (tmp_path / "config.yaml").write_text(flags + private)
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"open {tmp_path / 'report.html'}\n"
-    assert "my-encoder" in (tmp_path / "report.html").read_text("utf-8")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    table = dict(re.findall(r"<th scope='row'>(.*?)</th><td>(.*?)</td>", page))
+    shown = {"model": "my-encoder", "steps": "20", "max_score": "0.95", "learn_scale": "True"}
+    assert table == shown  # every flag but those of this machine
+    assert "/somewhere/private" not in page
     (tmp_path / "config.yaml").write_text("- a list")
     assert main(["report", str(tmp_path)]) == 2
     assert "config.yaml" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
+from unstale.results import RunResult
 
 RECALL = {"stale": 0.5, "corrected": 0.7, "exhaustive": 0.9, "uniform": 0.6}
 METRICS = ("recall@1", "recall@10", "recall@100")
@@ -29,7 +30,8 @@ def printed(results: dict[str, Any], capsys: pytest.CaptureFixture[str]):
             for s, by_seed in values.items()
             for i, found in by_seed.items()
         ]
-        print_comparison(runs, summarise(values), title="world")
+        entries = [RunResult.from_json(run, "here") for run in runs]
+        print_comparison(entries, summarise(values), title="world")
         text = capsys.readouterr().out
         first, _, second = text.partition("against ")
         return _rows(first), _rows(second), second

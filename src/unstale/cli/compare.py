@@ -10,16 +10,16 @@ import numpy as np
 from unstale.cli import options
 from unstale.cli.compare_rag import Start, prepare_rag
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import is_finished, open_output, save_config
+from unstale.cli.output import run_folder
+from unstale.cli.report import recipe
 from unstale.cli.train import check_flags, training_settings, warn_of_refreshes
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
-from unstale.integrity import seal
 from unstale.rag.settings import find_rag_strategy
 from unstale.report.page import write_page
-from unstale.report.results import RESULTS, write_results
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
+from unstale.results import RESULTS, RunResult
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells, training
 from unstale.training.strategies import find_strategy
 
@@ -33,42 +33,44 @@ def run(chosen: options.Compare) -> None:
             rule = "a comparison takes --strategies and --seeds, parted by commas"
             raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
-    if is_finished("compare", chosen):
-        return
-    open_output(
-        chosen.output,
-        overwrite=chosen.overwrite,
-        resume=chosen.resume,
-        dry=True,
-        needs=(chosen.data, chosen.model, chosen.buffer, chosen.reader),
+    needs = (chosen.data, chosen.model, chosen.buffer, chosen.reader)
+    with run_folder("compare", chosen, needs=needs) as folder:
+        if folder.finished:
+            return
+        names = list(dict.fromkeys(name for name, _ in cells))
+        start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
+        warn_of_refreshes(chosen, names)
+        output = folder.begin()
+        buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
+        if chosen.buffer is None:
+            embed_once(start.dataset, start.model, buffer, chosen.dtype)
+        runs, values = _train(start, cells, output / "cells", buffer)
+        summary = summarise(values)
+        folder.finish(start.counts, runs, summary)
+    print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
+    print(
+        f"results: {output / RESULTS}\nreport:  open {write_page(output, recipe(asdict(chosen)))}"
     )
-    names = list(dict.fromkeys(name for name, _ in cells))
-    start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
-    warn_of_refreshes(chosen, names)
-    output = open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-    save_config(output, "compare", chosen)
-    buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
-    if chosen.buffer is None:
-        embed_once(start.dataset, start.model, buffer, chosen.dtype)
 
-    entries = []
+
+def _train(
+    start: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
+) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
+    """Train the cells; return their results, and their metrics by strategy, seed and query."""
+    runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     todo = [
         Cell(
-            folder=output / "cells" / f"{strategy}-{seed}",
+            folder=folder / f"{strategy}-{seed}",
             name=f"{strategy}, seed {seed}",
             train=start.training(strategy, seed, buffer),
         )
         for strategy, seed in cells
     ]
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
-        entries.append(done.entry)
+        runs.append(RunResult.from_json(done.entry, f"{strategy}, seed {seed}"))
         values.setdefault(strategy, {})[seed] = done.values
-    summary = summarise(values)
-    write_results(output, start.counts, entries, summary)
-    seal(output)
-    print_comparison(entries, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
-    print(f"results: {output / RESULTS}\nreport:  open {write_page(output, asdict(chosen))}")
+    return runs, values
 
 
 def _prepare(chosen: options.Compare, strategies: list[str]) -> Start:

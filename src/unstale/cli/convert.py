@@ -1,11 +1,10 @@
 """`unstale convert`."""
 
-from unstale.cli.folders import open_output, save_config
 from unstale.cli.options_data import Convert
+from unstale.cli.output import run_folder
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
-from unstale.files import atomic_folder
 
 
 def run(chosen: Convert) -> None:
@@ -15,13 +14,12 @@ def run(chosen: Convert) -> None:
         raise InputError(f"{form.name} can be read, but not written")
     if not chosen.data:
         raise InputError("--data is required: what to convert")
-    output = open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=(chosen.data,))
-    dataset = load_dataset(chosen.data)
-    with atomic_folder(output) as folder:
-        form.write(dataset, folder)
-        save_config(folder, "convert", chosen)
+    with run_folder("convert", chosen, needs=(chosen.data,)) as output:
+        dataset = load_dataset(chosen.data)
+        with output.at_once() as folder:
+            form.write(dataset, folder)
     pairs = ", ".join(f"{len(q.pairs):,} in {split}" for split, q in dataset.qrels.items())
     print(f"{len(dataset.targets):,} targets, {len(dataset.queries):,} queries; pairs: {pairs}")
     if lost := form.loses(dataset):
         print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output}")
+    print(f"{form.name}: {output.path}")

@@ -34,7 +34,7 @@ from unstale.migrate.source import Source
 from unstale.migrate.vectors import check_texts, check_values, open_vectors
 from unstale.migrate.verdict import curve_table, verdict
 from unstale.report.migration import curve_svg
-from unstale.report.results import RESULTS
+from unstale.results import RESULTS
 
 _LOG = logging.getLogger(__name__)
 CURVE = "curve.svg"

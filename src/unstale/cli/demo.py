@@ -3,56 +3,68 @@
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config, written_by
+from unstale.cli.folders import written_by
+from unstale.cli.output import run_folder
+from unstale.cli.report import recipe as shown
 from unstale.cli.train import training_settings
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.integrity import seal
 from unstale.report.page import write_page
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult
 from unstale.training.job import train
 
 
 def run(chosen: options.Demo) -> None:
     """Train stale and corrected from the same start, and show what the difference is worth."""
     earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
-    output = open_output(chosen.output, overwrite=earlier)
-    recipe = options.Train(data="docstrings", output=chosen.output)
-    recipe = replace(recipe, steps=chosen.steps, seed=chosen.seed, batch_size=64)
     few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move
-    recipe = replace(recipe, meter_steps=few, trainer={"logging_steps": few})
-    save_config(output, "demo", recipe)
-    dataset = load_dataset(recipe.data)
-    print(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")
-    runs = []
-    for strategy in ("stale", "corrected"):
-        print(f"\ntraining with {strategy} negatives")
-        folder = output / strategy
-        buffer = output / "stale" / "buffer"  # embedded once, used by both
-        part = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
-        runs.append(train(dataset, open_encoder(part), folder, **training_settings(part)))
-    shutil.move(output / "corrected" / "model", output / "model")
-    write_results(output, dataset.counts, runs)
-    seal(output)
+    recipe = options.Train(
+        data="docstrings",
+        output=chosen.output,
+        overwrite=earlier,
+        steps=chosen.steps,
+        seed=chosen.seed,
+        batch_size=64,
+        meter_steps=few,
+        trainer={"logging_steps": few},
+    )
+    with run_folder("demo", recipe) as folder:
+        dataset = load_dataset(recipe.data)
+        output = folder.begin()
+        print(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")
+        runs = [_train(dataset, strategy, recipe, output) for strategy in ("stale", "corrected")]
+        shutil.move(output / "corrected" / "model", output / "model")
+        folder.finish(dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(_meaning(*runs))
     print(f"\nresults: {output / RESULTS}")
-    print(f"report:  open {write_page(output, asdict(recipe))}")
+    print(f"report:  open {write_page(output, shown(asdict(recipe)))}")
     print(f'try:     unstale search "parse an ISO date" --run {output}')
 
 
-def _meaning(stale: dict[str, Any], corrected: dict[str, Any]) -> str:
+def _train(
+    dataset: RetrievalDataset, strategy: str, recipe: options.Train, output: Path
+) -> RunResult:
+    """Train with one strategy; the corpus is embedded once, for both."""
+    print(f"\ntraining with {strategy} negatives")
+    buffer = output / "stale" / "buffer"
+    own = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
+    done = train(dataset, open_encoder(own), output / strategy, **training_settings(own))
+    return RunResult.from_json(done, strategy)
+
+
+def _meaning(stale: RunResult, corrected: RunResult) -> str:
     """Say in a sentence what the two rows mean, whichever way they came out."""
-    gain = 100 * (corrected["metrics"]["recall@10"] - stale["metrics"]["recall@10"])
-    last = corrected["freshness"][-1]
-    seen, blind = 100 * last["overlap_corrected"], 100 * last["overlap_stale"]
+    gain = 100 * (corrected.metrics["recall@10"] - stale.metrics["recall@10"])
+    seen = 100 * corrected.freshness[-1]["overlap_corrected"]
+    blind = 100 * stale.freshness[-1]["overlap_stale"]  # as in the table: each run has a cache
     verb = "gained" if gain >= 0 else "lost"
     return (
         f"Corrected negatives {verb} {abs(gain):.1f} points of recall@10 over stale ones with no "
-        f"target re-embedded: at the end the corrector saw {seen:.0f}% of the true nearest "
-        f"targets, the stale cache {blind:.0f}%."
+        f"target re-embedded: at the end the corrected run saw {seen:.0f}% of the true nearest "
+        f"targets through its corrector, the stale run {blind:.0f}% in its cache."
     )

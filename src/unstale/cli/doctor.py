@@ -17,7 +17,7 @@ from unstale.doctor.advice import HELD, Findings, advise
 from unstale.doctor.trial import Trial, run_trial
 from unstale.files import write_json
 from unstale.integrity import seal
-from unstale.report.results import RESULTS
+from unstale.results import RESULTS
 
 _TRAINED = ("batch_size", "hard_negatives", "uniform_negatives", "learning_rate", "seed")
 

@@ -1,46 +1,35 @@
 """`unstale embed`."""
 
-from pathlib import Path
-
 from unstale.buffer.buffer import MANIFEST
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
-from unstale.distributed import barrier, first_alone, rank, start
+from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 
 
 def run(chosen: options.Embed) -> None:
     """Embed a corpus, or finish a buffer that was interrupted."""
     start(chosen.device)
-    open_output(
-        chosen.output,
-        overwrite=chosen.overwrite,
-        resume=chosen.resume,
-        dry=True,
-        needs=(chosen.data, chosen.model),
-    )
-    model, output = open_encoder(chosen), Path(chosen.output)
-    with first_alone():
-        dataset = load_dataset(chosen.data, progress=rank() == 0)
-        tokens = target_tokens(model, dataset, progress=rank() == 0)
-    if rank() == 0:
-        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-        save_config(output, "embed", chosen)
-    barrier()
-    buffer, embedded = embed_corpus(
-        model,
-        tokens,
-        output,
-        fingerprint(model, dataset.targets),
-        dtype=chosen.dtype,
-        shard_rows=chosen.shard_rows,
-        tokens_per_batch=chosen.tokens_per_batch,
-        progress=rank() == 0,
-    )
+    with run_folder("embed", chosen, needs=(chosen.data, chosen.model)) as folder:
+        model = open_encoder(chosen)
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=rank() == 0)
+            tokens = target_tokens(model, dataset, progress=rank() == 0)
+        output = folder.begin()
+        buffer, embedded = embed_corpus(
+            model,
+            tokens,
+            output,
+            fingerprint(model, dataset.targets),
+            dtype=chosen.dtype,
+            shard_rows=chosen.shard_rows,
+            tokens_per_batch=chosen.tokens_per_batch,
+            progress=rank() == 0,
+        )
     if rank() > 0:
         return
     print(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")

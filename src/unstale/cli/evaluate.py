@@ -2,56 +2,60 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
+from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
-from unstale.files import write_json
-from unstale.integrity import seal
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult
 
 
 def run(chosen: options.Evaluate) -> None:
     """Measure a model as it is."""
     needs = (*chosen.data, chosen.model)
-    open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
-    datasets = [load_dataset(name) for name in chosen.data]
-    folders = _folders(datasets)
-    for dataset in datasets:
-        dataset.split(chosen.split)
-    model = open_encoder(chosen)
-    output = open_output(chosen.output, overwrite=chosen.overwrite)
-    save_config(output, "evaluate", chosen)
-    runs = []
-    for dataset, folder in zip(datasets, folders, strict=True):
-        result = _measure(dataset, chosen.split, model, output / folder)
-        named = {"strategy": dataset.name, "data": dataset.counts} if folder else {}
-        runs.append({"strategy": "none", "model": chosen.model} | result | named)
-    title = f"{chosen.split} split, in percent"
-    if len(runs) == 1:
-        write_results(output, datasets[0].counts, runs)
-        print_runs(runs, title=f"{datasets[0].name}, {title}")
-    else:
-        average = {m: fmean(r["metrics"][m] for r in runs) for m in runs[0]["metrics"]}
-        names = {"name": ", ".join(dataset.name for dataset in datasets)}
-        results = {"data": names, "runs": runs, "average": average}
-        write_json(output / RESULTS, results)
-        seconds = {"total": sum(r["seconds"]["total"] for r in runs)}
-        mean = runs[0] | {"strategy": "average", "metrics": average, "seconds": seconds}
-        print_runs([*runs, mean], title=f"{len(runs)} datasets, {title}")
-    seal(output)
+    with run_folder("evaluate", chosen, needs=needs) as folder:
+        datasets = [load_dataset(name) for name in chosen.data]
+        names = _folders(datasets)
+        for dataset in datasets:
+            dataset.split(chosen.split)
+        model = open_encoder(chosen)
+        output = folder.begin()
+        runs = [
+            _measure(dataset, chosen, model, output, name)
+            for dataset, name in zip(datasets, names, strict=True)
+        ]
+        if len(runs) == 1:
+            folder.finish(datasets[0].counts, runs)
+        else:
+            data = {"name": ", ".join(dataset.name for dataset in datasets)}
+            folder.finish(data, runs, average=_average(runs))
+    _show(datasets, runs, chosen.split)
     print(f"results: {output / RESULTS}")
+
+
+def _show(datasets: list[RetrievalDataset], runs: list[RunResult], split: str) -> None:
+    """Print a row for each dataset, and the average of several."""
+    title = f"{split} split, in percent"
+    if len(runs) == 1:
+        print_runs(runs, title=f"{datasets[0].name}, {title}")
+        return
+    seconds = {"total": sum(run.seconds["total"] for run in runs)}
+    mean = replace(runs[0], strategy="average", metrics=_average(runs), seconds=seconds)
+    print_runs([*runs, mean], title=f"{len(runs)} datasets, {title}")
+
+
+def _average(runs: list[RunResult]) -> dict[str, float]:
+    return {metric: fmean(run.metrics[metric] for run in runs) for metric in runs[0].metrics}
 
 
 def _folders(datasets: list[RetrievalDataset]) -> list[str]:
@@ -65,27 +69,30 @@ def _folders(datasets: list[RetrievalDataset]) -> list[str]:
 
 
 def _measure(
-    dataset: RetrievalDataset, split: str, model: SentenceTransformer, folder: Path
-) -> dict[str, Any]:
-    """Measure on one dataset, and write its ranking."""
+    dataset: RetrievalDataset,
+    chosen: options.Evaluate,
+    model: SentenceTransformer,
+    output: Path,
+    name: str,
+) -> RunResult:
+    """Measure on one dataset, and write its ranking; of several, into a folder of this name."""
     began = time.perf_counter()
     tokens = target_tokens(model, dataset)
-    evaluate = Evaluator(dataset, split, tokens)
+    evaluate = Evaluator(dataset, chosen.split, tokens)
     metrics = evaluate(model)
-    evaluate.save(folder, "unstale")
+    evaluate.save(output / name, "unstale")
     seconds = time.perf_counter() - began
-    return {
-        "seed": None,
-        "steps": 0,
-        "split": split,
-        "initial_metrics": metrics,
-        "metrics": metrics,
-        "targets_reembedded": 0,
-        "targets_sampled": 0,
-        "targets_probed": 0,
-        "targets_trained": 0,
-        "seconds": {"total": seconds, "embedding": 0.0, "mining": 0.0, "evaluation": seconds},
-        "steps_per_second": None,
-        "truncated_targets": tokens.truncated,
-        "freshness": [],
-    }
+    return RunResult(
+        strategy=dataset.name if name else "none",
+        model=chosen.model,
+        data=dataset.counts if name else None,
+        split=chosen.split,
+        initial_metrics=metrics,
+        metrics=metrics,
+        targets_trained=0,
+        targets_reembedded=0,
+        targets_sampled=0,
+        targets_probed=0,
+        seconds={"total": seconds, "embedding": 0.0, "mining": 0.0, "evaluation": seconds},
+        truncated_targets=tokens.truncated,
+    )

@@ -106,7 +106,7 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
     Going on with other flags than a run began with would mix two experiments: it is refused.
     """
     values = _values(chosen)
-    if getattr(chosen, "resume", False) and (folder / CONFIG).exists():
+    if asdict(chosen).get("resume") and (folder / CONFIG).exists():
         _changed(folder, values)
     with atomic_file(folder / CONFIG) as temporary:
         header = f"{_MARK}{command}\n"

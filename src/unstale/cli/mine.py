@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import open_or_embed
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
 from unstale.cli.options_data import Mine
+from unstale.cli.output import run_folder
 from unstale.cli.run_folder import run_corrector, run_parts
 from unstale.cli.train import chosen_filters
 from unstale.data.dataset import RetrievalDataset
@@ -20,7 +20,6 @@ from unstale.data.load import load_dataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.files import atomic_folder
 from unstale.miners import Corrected, Filtered, Miner, Stale
 from unstale.miners.offline import mine_split, with_negatives
 from unstale.report.table import dropped_text
@@ -38,33 +37,31 @@ def run(chosen: Mine) -> None:
     if not chosen.data:
         raise InputError("--data is required: what to mine for, or --run for a training run")
     needs = (chosen.data, chosen.model, chosen.buffer, chosen.run)
-    output = open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
-    dataset = load_dataset(chosen.data)
-    _check(chosen, dataset)
-    if form.check is not None:
-        form.check(dataset)
-    model = open_encoder(chosen)
-    began = time.perf_counter()
-    place = output.resolve()  # "." has no name
-    place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
-        miner = _miner(chosen, dataset, model, Path(scratch))
-        mined = mine_split(model, dataset, chosen.split, miner, chosen.hard_negatives)
-        seconds = time.perf_counter() - began
-    written = with_negatives(dataset, chosen.split, mined)
-    with atomic_folder(output) as folder:
-        form.write(written, folder)
-        save_config(folder, "mine", chosen)
+    with run_folder("mine", chosen, needs=needs) as output:
+        dataset = load_dataset(chosen.data)
+        _check(chosen, dataset)
+        if form.check is not None:
+            form.check(dataset)
+        model = open_encoder(chosen)
+        began = time.perf_counter()
+        place = output.path.resolve()  # "." has no name
+        place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
+            miner = _miner(chosen, dataset, model, Path(scratch))
+            mined = mine_split(model, dataset, chosen.split, miner, chosen.hard_negatives)
+            seconds = time.perf_counter() - began
+        written = with_negatives(dataset, chosen.split, mined)
+        with output.at_once() as folder:
+            form.write(written, folder)
     count = int((mined.targets >= 0).sum())
     print(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
-    counts = {"candidates_dropped": dict(mined.dropped), "negatives_missing": mined.missing}
-    if dropped := dropped_text(counts | {"candidates_considered": mined.considered}):
+    if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         print(dropped)
     if lost := form.loses(written):
         print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output}")
+    print(f"{form.name}: {output.path}")
 
 
 def _check(chosen: Mine, dataset: RetrievalDataset) -> None:

@@ -9,52 +9,42 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_rag import Rag
+from unstale.cli.output import run_folder
 from unstale.cli.train import check_trainer, warn_of_refreshes
-from unstale.distributed import barrier, first_alone, rank, start
-from unstale.integrity import seal
+from unstale.distributed import first_alone, rank, start
 from unstale.rag.job import train_rag
 from unstale.rag.load import load_questions
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, load_reader
 from unstale.rag.settings import check_rag_settings, find_rag_strategy
 from unstale.rag.tiny_reader import tiny_reader
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult
 from unstale.training.settings import hidden_widths
 
 
 def run(chosen: Rag) -> None:
     """Check everything, train retriever and reader, and write the results."""
     start(chosen.device)
-    if is_finished("rag", chosen):
-        return
-    open_output(
-        chosen.output,
-        overwrite=chosen.overwrite,
-        resume=chosen.resume,
-        dry=True,
-        needs=(chosen.data, chosen.retriever, chosen.reader, chosen.buffer),
-    )
-    find_rag_strategy(chosen.strategy)
-    with first_alone():
-        questions = load_questions(chosen.data, progress=rank() == 0)
-    retriever = open_encoder(chosen, dropout=chosen.dropout)
-    reader = open_reader(chosen, questions, retriever)
-    chosen = settle(chosen, retriever)
-    settings = check_rag_flags(questions, retriever, reader, chosen)
-    output = Path(chosen.output)
-    if rank() == 0:
+    needs = (chosen.data, chosen.retriever, chosen.reader, chosen.buffer)
+    with run_folder("rag", chosen, needs=needs) as folder:
+        if folder.finished:
+            return
+        find_rag_strategy(chosen.strategy)
+        with first_alone():
+            questions = load_questions(chosen.data, progress=rank() == 0)
+        retriever = open_encoder(chosen, dropout=chosen.dropout)
+        reader = open_reader(chosen, questions, retriever)
+        chosen = settle(chosen, retriever)
+        settings = check_rag_flags(questions, retriever, reader, chosen)
         warn_of_refreshes(chosen, [chosen.strategy])
-        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-        save_config(output, "rag", chosen)
-    barrier()
-    result = train_rag(questions, retriever, reader, output, **settings)
+        output = folder.begin(chosen)
+        done = train_rag(questions, retriever, reader, output, **settings)
+        result = RunResult.from_json(done, "the run")
+        folder.finish(questions.counts, [result])
     if rank() > 0:
         return
-    write_results(output, questions.counts, [result])
-    seal(output)
     title = f"{questions.dataset.name}, {chosen.eval_split} split, in percent"
     print_runs([result], title=title)
     print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")

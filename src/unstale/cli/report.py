@@ -1,5 +1,6 @@
 """`unstale report`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,31 @@ from unstale.cli.folders import CONFIG, read_config
 from unstale.errors import InputError
 from unstale.report.page import write_page
 
+# Paths and matters of one machine, which a reader of the report does not need. The strategy stands
+# in the results.
+HIDDEN = frozenset(
+    "data output buffer run vectors overwrite resume device progress mapped trust_remote_code "
+    "save_steps keep_checkpoints strategy".split()
+)
+
 
 def run(chosen: options.Report) -> None:
     """Write the page of a run, and say where it is."""
     folder = Path(chosen.run)
     if not folder.is_dir():
         raise InputError(f"no run folder {folder}")
-    print(f"open {write_page(folder, run_settings(folder))}")
+    flags = read_config(folder) if (folder / CONFIG).is_file() else {}
+    print(f"open {write_page(folder, recipe(flags))}")
 
 
-def run_settings(folder: Path) -> dict[str, Any]:
-    """Read the flags that a run was given, if its folder has them."""
-    return read_config(folder) if (folder / CONFIG).is_file() else {}
+def recipe(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Choose the flags of a run that its report shows: all but the hidden ones.
+
+    Example:
+        >>> recipe({"output": "runs/a", "seed": 0, "seeds": "0,1", "steps": 9, "rag": {"k": 8}})
+        {'seeds': '0,1', 'steps': 9, 'k': 8}
+    """
+    nested = flags.get("rag")  # a comparison's flags for Algorithm 2
+    everything = {**flags, **(nested if isinstance(nested, dict) else {})}
+    left_out = HIDDEN | {"rag"} | ({"seed"} if "seeds" in flags else set())
+    return {name: value for name, value in everything.items() if name not in left_out}

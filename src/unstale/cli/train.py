@@ -12,17 +12,16 @@ from transformers import TrainingArguments
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import is_finished, open_output, save_config
 from unstale.cli.options_filters import Filtering
 from unstale.cli.options_rag import Rag
+from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.distributed import barrier, first_alone, rank, start
+from unstale.distributed import first_alone, rank, start
 from unstale.errors import InputError
-from unstale.integrity import seal
 from unstale.miners.filters import Filters
-from unstale.report.results import RESULTS, write_results
 from unstale.report.table import print_runs
+from unstale.results import RESULTS, RunResult
 from unstale.training.job import train
 from unstale.training.settings import check_settings, hidden_widths
 from unstale.training.strategies import find_strategy
@@ -42,33 +41,21 @@ def run(chosen: options.Train) -> None:
     """Check everything, train, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    if is_finished("train", chosen):
-        return
-    open_output(
-        chosen.output,
-        overwrite=chosen.overwrite,
-        resume=chosen.resume,
-        dry=True,
-        needs=(chosen.data, chosen.model, chosen.buffer),
-    )
-    find_strategy(chosen.strategy)
-    with first_alone():
-        dataset = load_dataset(chosen.data, progress=rank() == 0)
-    model = open_encoder(chosen, dropout=chosen.dropout)
-    settings = check_flags(dataset, model, chosen)
-    output = Path(chosen.output)
-    if rank() == 0:
+    with run_folder("train", chosen, needs=(chosen.data, chosen.model, chosen.buffer)) as folder:
+        if folder.finished:
+            return
+        find_strategy(chosen.strategy)
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=rank() == 0)
+        model = open_encoder(chosen, dropout=chosen.dropout)
+        settings = check_flags(dataset, model, chosen)
         warn_of_refreshes(chosen, [chosen.strategy])
-        open_output(chosen.output, overwrite=chosen.overwrite, resume=chosen.resume)
-        save_config(output, "train", chosen)
-    barrier()
-    result = train(dataset, model, output, **settings)
-    if rank() > 0:
-        return
-    write_results(output, dataset.counts, [result])
-    seal(output)
-    print_runs([result], title=f"{dataset.name}, {chosen.eval_split} split, in percent")
-    print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+        output = folder.begin()
+        result = RunResult.from_json(train(dataset, model, output, **settings), "the run")
+        folder.finish(dataset.counts, [result])
+    if rank() == 0:
+        print_runs([result], title=f"{dataset.name}, {chosen.eval_split} split, in percent")
+        print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
 
 
 def check_flags(
@@ -98,7 +85,7 @@ def chosen_filters(chosen: Filtering) -> Filters:
 def warn_of_refreshes(chosen: options.Train | Rag, strategies: Sequence[str]) -> None:
     """Say what a number of refreshes means, if it looks like one of steps between them."""
     times, steps = chosen.refresh, chosen.steps
-    if not _REFRESHED & set(strategies):
+    if rank() > 0 or not _REFRESHED & set(strategies):
         return
     if times == 1:
         _LOG.warning("--refresh 1: the only refresh comes after the last step, and trains nothing")

@@ -4,7 +4,7 @@ Colours and fonts are the page's: a mark has a class (`tone-...`), never a colou
 pixels at the drawn width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -26,6 +26,20 @@ class Line:
     points: Sequence[tuple[float, float]]
     band: Sequence[tuple[float, float, float]] = ()  # (x, low, high)
     quiet: bool = False  # drawn without its name
+
+    def heights(self) -> list[float]:
+        """List everything that the axis must hold."""
+        return [y for _, y in self.points] + [y for _, *ends in self.band for y in ends]
+
+
+@final
+@dataclass(frozen=True)
+class Axes:
+    """The words of a chart: its title, for who cannot see it, and the names of its axes."""
+
+    title: str
+    x_name: str
+    y_name: str = ""
 
 
 @final
@@ -68,51 +82,36 @@ class Frame:
 
 def line_chart(
     lines: Sequence[Line],
-    *,
     size: tuple[float, float],
-    title: str,
-    x_name: str,
-    y_name: str,
+    axes: Axes,
+    *,
     up: Linear | None = None,
     room: float | None = None,
 ) -> str:
     """Draw lines, each named at its end; `up` and `room`, for names, make charts comparable."""
-    points = [p for line in lines for p in line.points]
-    edges = [v for line in lines for _, *ends in line.band for v in ends]
-    up = up or Linear.around([*(y for _, y in points), *edges])
-    right = room or max((width(n.label) for n in lines if not n.quiet), default=8.0) + GAP
-    frame = Frame(*size, right, Linear.up_to(max(x for x, _ in points)), up)
+    named = [line for line in lines if not line.quiet]
+    up = up or Linear.around([y for line in lines for y in line.heights()])
+    right = room or max((width(n.label) for n in named), default=8.0) + GAP
+    last = max(x for line in lines for x, _ in line.points)
+    frame = Frame(*size, right, Linear.up_to(last), up)
     marks = [_band(line, frame) for line in lines if line.band]
     marks += [_path(line, frame, dotted=len(lines) <= _FEW) for line in lines]
-    named = [line for line in lines if not line.quiet]
-    ends = [(frame.x(n.points[-1][0]), frame.y(n.points[-1][1]), n.label) for n in named]
-    labels = place_labels(ends, right=size[0], top=TOP, bottom=size[1] - BOTTOM)
-    marks += [_label(b, line.tone) for b, line in zip(labels, named, strict=True)]
-    return _svg(frame, marks, title, x_name, y_name)
+    ends = [(*line.points[-1], line.label, line.tone) for line in named]
+    return _svg(frame, [*marks, *_labels(frame, ends, size[0])], axes)
 
 
-def scatter(
-    points: Sequence[Point],
-    *,
-    size: tuple[float, float],
-    title: str,
-    x_name: str,
-    y_name: str,
-    across: Scale,
-) -> str:
+def scatter(points: Sequence[Point], size: tuple[float, float], axes: Axes, across: Scale) -> str:
     """Draw named points with whiskers."""
     edges = [p.y + side * (p.spread or 0) for p in points for side in (-1, 1)]
     margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
     up = Linear.around([min(edges) - margin, max(edges) + margin])
     frame = Frame(*size, 16.0, across, up)
     marks = [_dot(frame.x(p.x), frame.y(p.y), p, p.y, _whisker(frame, p)) for p in points]
-    named = [(frame.x(p.x), frame.y(p.y), p.label) for p in points]
-    labels = place_labels(named, right=size[0] - 8, top=TOP, bottom=size[1] - BOTTOM)
-    marks += [_label(b, p.tone) for b, p in zip(labels, points, strict=True)]
-    return _svg(frame, marks, title, x_name, y_name)
+    named = [(p.x, p.y, p.label, p.tone) for p in points]
+    return _svg(frame, [*marks, *_labels(frame, named, size[0] - 8)], axes)
 
 
-def dot_rows(points: Sequence[Point], *, across: float, title: str, x_name: str) -> str:
+def dot_rows(points: Sequence[Point], across: float, axes: Axes) -> str:
     """Draw one row a point: its name, a dot on a common axis, its value."""
     names, row = max(width(p.label) for p in points) + 14, 28.0
     height = 12 + row * len(points) + BOTTOM
@@ -122,8 +121,10 @@ def dot_rows(points: Sequence[Point], *, across: float, title: str, x_name: str)
     def place(value: float) -> float:
         return names + scale(value) * room
 
-    base = height - BOTTOM
-    marks = _columns(scale, place, 6.0, base)
+    base, marks = height - BOTTOM, []
+    for tick in scale.ticks():
+        marks.append(_segment(place(tick), 6.0, place(tick), base, "grid"))
+        marks.append(_text(place(tick), base + 17, short(tick), "tick", "middle"))
     for i, p in enumerate(points):
         y, x = 12 + row * (i + 0.5), place(p.x)
         ends = (place(p.x - (p.spread or 0)), place(p.x + (p.spread or 0)))
@@ -131,8 +132,8 @@ def dot_rows(points: Sequence[Point], *, across: float, title: str, x_name: str)
         marks.append(_text(names - 14, y + 4, p.label, f"name {p.tone}", "end"))
         marks.append(_dot(x, y, p, p.x, whisker))
         marks.append(_text(max(x, ends[1]) + GAP, y + 4, f"{p.x:.1f}", "value"))
-    marks.append(_text(names, height - 6, x_name, "axis"))
-    return _wrap(across, height, marks, title)
+    marks.append(_text(names, height - 6, axes.x_name, "axis"))
+    return _wrap(across, height, marks, axes.title)
 
 
 def _band(line: Line, frame: Frame) -> str:
@@ -167,6 +168,15 @@ def _dot(x: float, y: float, p: Point, value: float, whisker: str) -> str:
     )
 
 
+def _labels(
+    frame: Frame, named: Sequence[tuple[float, float, str, str]], right: float
+) -> list[str]:
+    """Name points, given as `(x, y, label, tone)`."""
+    places = [(frame.x(x), frame.y(y), label) for x, y, label, _ in named]
+    labels = place_labels(places, right=right, top=TOP, bottom=frame.height - BOTTOM)
+    return [_label(label, tone) for label, (*_, tone) in zip(labels, named, strict=True)]
+
+
 def _label(label: Label, tone: str) -> str:
     x, y = label.point
     text = _text(label.x, label.y + 4, label.text, f"name {tone}", "end" if label.left else "start")
@@ -176,29 +186,21 @@ def _label(label: Label, tone: str) -> str:
     return _segment(x + 5 * near, y, label.x - 2 * near, label.y, "leader") + text
 
 
-def _columns(scale: Scale, place: Callable[[float], float], top: float, base: float) -> list[str]:
-    marks = []
-    for tick in scale.ticks():
-        marks.append(_segment(place(tick), top, place(tick), base, "grid"))
-        marks.append(_text(place(tick), base + 17, short(tick), "tick", "middle"))
-    return marks
-
-
-def _svg(frame: Frame, marks: Sequence[str], title: str, x_name: str, y_name: str) -> str:
+def _svg(frame: Frame, marks: Sequence[str], axes: Axes) -> str:
     base = frame.height - BOTTOM
-    axes = []
+    drawn = []
     for tick in frame.up.ticks():
         y = frame.y(tick)
-        axes.append(_segment(LEFT, y, frame.width - frame.right, y, "grid"))
-        axes.append(_text(LEFT - 8, y + 4, short(tick), "tick", "end"))
+        drawn.append(_segment(LEFT, y, frame.width - frame.right, y, "grid"))
+        drawn.append(_text(LEFT - 8, y + 4, short(tick), "tick", "end"))
     for tick in frame.across.ticks():
         x = frame.x(tick)
-        axes.append(_segment(x, base, x, base + 4, "axis-line"))
-        axes.append(_text(x, base + 17, short(tick), "tick", "middle"))
-    axes.append(_segment(LEFT, base, frame.width - frame.right, base, "axis-line"))
-    axes.append(_text(2.0, 14.0, y_name, "axis"))
-    axes.append(_text(frame.width - frame.right, frame.height - 6, x_name, "axis", "end"))
-    return _wrap(frame.width, frame.height, [*axes, *marks], title)
+        drawn.append(_segment(x, base, x, base + 4, "axis-line"))
+        drawn.append(_text(x, base + 17, short(tick), "tick", "middle"))
+    drawn.append(_segment(LEFT, base, frame.width - frame.right, base, "axis-line"))
+    drawn.append(_text(2.0, 14.0, axes.y_name, "axis"))
+    drawn.append(_text(frame.width - frame.right, frame.height - 6, axes.x_name, "axis", "end"))
+    return _wrap(frame.width, frame.height, [*drawn, *marks], axes.title)
 
 
 def _wrap(across: float, height: float, marks: Sequence[str], title: str) -> str:

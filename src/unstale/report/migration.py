@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from unstale.report.charts import Line, line_chart
+from unstale.report.charts import Axes, Line, line_chart
 
 _SIZE = (640.0, 360.0)
 _TONES = {"cosine": "tone-stale", "recall@10": "tone-exhaustive"}
@@ -29,9 +29,7 @@ def curve_svg(points: Sequence[Mapping[str, Any]]) -> str:
             lines.append(Line(label, tone, _means(beside, name)))
     title = "Quality of the corrected index against the targets embedded"
     across = "targets embedded" + (" (+ re-embedded)" if beside else "")
-    chart = line_chart(
-        lines, size=_SIZE, title=title, x_name=across, y_name="%, with 95% intervals"
-    )
+    chart = line_chart(lines, _SIZE, Axes(title, across, "%, with 95% intervals"))
     style = (files("unstale.report") / "page.css").read_text("utf-8")
     opening, marks = chart.split(">", 1)
     paper = '<rect width="100%" height="100%" style="fill: var(--paper)"/>'

@@ -6,25 +6,15 @@ from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
-from unstale.report.answers import answers_html
-from unstale.report.entries import Group, Record, group_runs, headline, spoken
+from unstale.report.entries import Group, group_runs, headline, spoken
 from unstale.report.escape import escape, plain
-from unstale.report.examples import examples_html
 from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
-from unstale.report.results import RESULTS, read_results
-from unstale.report.words import key_figures, sentences, trained
+from unstale.report.shown import answers_html, examples_html
+from unstale.report.words import key_figures, sentences
+from unstale.results import RESULTS, Record, read_results
 
 PAGE = "report.html"
-# What a reader may want to know of a run's flags; paths of one machine are not among it.
-_RECIPE = (
-    "model retriever reader k fusion likelihood reader_lr reader_max_length answer_length "
-    "towers layers query_prompt target_prompt query_max_length target_max_length steps "
-    "batch_size hard_negatives uniform_negatives free_negatives share_candidates sampling "
-    "scale learning_rate dropout corrector_hidden corrector_lr corrector_weight "
-    "corrector_loss corrector_anchor memory refresh full_refreshes subset_size sample_size "
-    "rank rerank_depth seed seeds strategies dtype"
-).split()
 
 
 def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
@@ -32,7 +22,7 @@ def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
 
     Args:
         folder: A run folder.
-        settings: The run's flags, if known; they are shown as its recipe.
+        settings: The run's settings, if known; all of them are shown as its recipe.
     """
     page = build_page(read_results(folder), settings or {}, source=folder / RESULTS)
     with atomic_file(folder / PAGE) as temporary:
@@ -99,7 +89,7 @@ def _summary(groups: list[Group], data: Record, summary: Record, settings: Recor
 
 
 def _tradeoff_words(groups: list[Group]) -> tuple[str, str]:
-    if any(e.reembedded for g in groups for e in g.entries):
+    if any(run.targets_reembedded for g in groups for run in g.runs):
         return (
             "What re-embedding buys",
             "Up is better, left is cheaper. The axis is logarithmic beyond its start, so that 0 "
@@ -118,7 +108,7 @@ def _freshness(groups: list[Group]) -> str:
         "through what the strategy learnt."
     )
     blind = [
-        escape(g.name) for g in groups if trained(g) and not any(e.freshness for e in g.entries)
+        escape(g.name) for g in groups if g.trained and not any(run.freshness for run in g.runs)
     ]
     if blind:
         about += f" Not drawn, since no embedding of every target is kept: {', '.join(blind)}."
@@ -147,11 +137,10 @@ def _switch(choices: dict[str, str]) -> str:
 
 
 def _recipe(settings: Record) -> str:
-    settings = settings | _object(settings.get("rag"))  # a comparison's flags for Algorithm 2
     rows = "".join(
-        f"<tr><th scope='row'>{escape(key)}</th><td>{escape(settings[key])}</td></tr>"
-        for key in _RECIPE
-        if settings.get(key) is not None and not (key == "seed" and "seeds" in settings)
+        f"<tr><th scope='row'>{escape(key)}</th><td>{escape(value)}</td></tr>"
+        for key, value in settings.items()
+        if value not in (None, "", [], {})
     )
     if not rows:
         return ""

@@ -3,20 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
-
-
-@runtime_checkable
-class Scale(Protocol):
-    """Map values to 0..1 along an axis, and choose its ticks."""
-
-    def __call__(self, value: float) -> float:
-        """Return the place of a value: 0 at the axis' start, 1 at its end."""
-        ...
-
-    def ticks(self) -> list[float]:
-        """List the values to name, in order."""
-        ...
+from typing import final
 
 
 @final
@@ -91,6 +78,9 @@ class Symlog:
         """List 0 and the powers of ten from ten units on."""
         first, last = math.log10(self.unit) + 1, math.log10(self.high)
         return [0.0, *(10.0**p for p in range(round(first), math.floor(last + 1e-9) + 1))]
+
+
+Scale = Linear | Symlog
 
 
 def _round_step(least: float) -> float:

@@ -1,11 +1,23 @@
-"""From the runs of a comparison to its summary: means, spread, significance, gap recovered."""
+"""The summary of a comparison, made and read: means, spread, significance, gap recovered."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from unstale.evaluation.significance import Values, gap_recovered, paired_p_value
+from unstale.evaluation import significance
+from unstale.evaluation.significance import Values, paired_p_value
+from unstale.results import Record, number
+
+
+class Gap(NamedTuple):
+    """Where a strategy stands from stale (0) to exhaustive (1), and its 95% interval, if known."""
+
+    value: float
+    low: float | None
+    high: float | None
+    one_seed: bool  # the interval leaves out how results vary from seed to seed
+
 
 FLOOR, CEILING = "stale", "exhaustive"
 
@@ -49,7 +61,9 @@ def summarise(
     if FLOOR in values and CEILING in values:
         for strategy, by_seed in values.items():
             gaps = {
-                m: gap_recovered(_of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m))
+                m: significance.gap_recovered(
+                    _of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m)
+                )
                 for m in metrics[strategy]
                 if m in metrics[FLOOR] and m in metrics[CEILING]
             }
@@ -60,6 +74,28 @@ def summarise(
             counts = (len(values[s]) for s in (strategy, FLOOR, CEILING))
             summary["interval_seeds"][strategy] = min(counts)
     return summary
+
+
+def gap_recovered(summary: Record, strategy: str, metric: str) -> Gap | None:
+    """Read the gap that a strategy recovers, if a summary has it."""
+    if (value := number(_at(summary, "gap_recovered", strategy, metric))) is None:
+        return None
+    bounds = _at(summary, "gap_recovered_interval", strategy, metric)
+    low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
+    one_seed = _at(summary, "interval_seeds", strategy) == 1
+    return Gap(value, number(low), number(high), one_seed)
+
+
+def p_value(summary: Record, reference: str, strategy: str, metric: str) -> float | None:
+    """Read the p value of a strategy against a reference, if a summary has it."""
+    return number(_at(summary, "p_value", reference, strategy, metric))
+
+
+def _at(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds there
+    """Follow keys into nested objects that may have been edited; None where there is nothing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _of(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> Values:

@@ -1,6 +1,6 @@
 """Results as a table for the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from unstale.report.markdown import percent
-from unstale.report.words import gap_recovered, look_up, one_seed
+from unstale.report.summary import gap_recovered, p_value
+from unstale.results import RunResult
 
 SHOWN = {
     "exact_match": "EM",
@@ -27,7 +28,7 @@ ONE_SEED = "of one seed: how results vary from seed to seed is not in the interv
 _READ = {m: SHOWN[m] for m in ("exact_match", "f1", "answer_recall", "recall@1")}
 
 
-def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
+def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
     """Print the start and every run, in percent; freshness is that of the last reading."""
     caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
@@ -35,36 +36,34 @@ def print_runs(runs: list[dict[str, Any]], *, title: str) -> None:
     columns, spent = _columns(runs), _spent(runs)
     for name in (*columns.values(), "seen", *spent, "time"):
         table.add_column(name, justify="right", no_wrap=True)
-    if runs[0]["steps"]:
-        table.add_row("before", *_percent(runs[0]["initial_metrics"], columns))
+    if runs[0].steps:
+        table.add_row("before", *_percent(runs[0].initial_metrics, columns))
     for run in runs:
-        seed = f", seed {run['seed']}" if len({r["seed"] for r in runs}) > 1 else ""
-        measured = not run["steps"] and "data" not in run
-        name = "as it is" if measured else f"{run['strategy']}{seed}"
-        seconds = f"{run['seconds']['total']:.0f} s"
-        cost = [f"{run[key]:,}" for key in spent.values()]
-        table.add_row(name, *_percent(run["metrics"], columns), _seen(run), *cost, seconds)
-    if any(run["freshness"] for run in runs):
+        seed = f", seed {run.seed}" if len({r.seed for r in runs}) > 1 else ""
+        measured = not run.steps and run.data is None
+        name = "as it is" if measured else f"{run.strategy}{seed}"
+        seconds = f"{run.total_seconds or 0.0:.0f} s"
+        cost = [f"{value(run) or 0:,}" for value in spent.values()]
+        table.add_row(name, *_percent(run.metrics, columns), _seen(run), *cost, seconds)
+    if any(run.freshness for run in runs):
         table.caption = caption
     Console().print(table)
     for run in runs:
-        if dropped := dropped_text(run):
-            print(f"{run['strategy']}: {dropped}")
+        counts, total = run.candidates_dropped, run.candidates_considered or 0
+        if dropped := dropped_text(counts, total, run.negatives_missing or 0):
+            print(f"{run.strategy}: {dropped}")
 
 
-def dropped_text(run: dict[str, Any]) -> str:
+def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str:
     """Say what the filters dropped, if there were any.
 
     Example:
-        >>> counts = {"max_score": 30, "range_min": 10}
-        >>> dropped_text({"candidates_dropped": counts, "candidates_considered": 400})
+        >>> dropped_text({"max_score": 30, "range_min": 10}, 400)
         'of 400 candidates dropped: max_score 30 (7.5%), range_min 10 (2.5%)'
     """
-    counts, total = run.get("candidates_dropped", {}), run.get("candidates_considered", 0)
     if not counts:
         return ""
     parts = [f"{name} {n:,} ({100 * n / total:.1f}%)" for name, n in counts.items()]
-    missing = run.get("negatives_missing", 0)
     end = f"; {missing:,} negatives were missing: too few candidates were left" if missing else ""
     return f"of {total:,} candidates dropped: {', '.join(parts)}{end}"
 
@@ -74,45 +73,49 @@ def p_text(p: float | None) -> str:
     return "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}")
 
 
-def _columns(runs: list[dict[str, Any]]) -> dict[str, str]:
+def _columns(runs: Sequence[RunResult]) -> dict[str, str]:
     """Choose the metrics that fit in a terminal: those of answers, if there are any."""
-    there = {name for run in runs for name in run["metrics"]}
+    there = {name for run in runs for name in run.metrics}
     return {m: n for m, n in (_READ if "exact_match" in there else TERMINAL).items() if m in there}
 
 
-def _spent(runs: list[dict[str, Any]]) -> dict[str, str]:
+def _spent(runs: Sequence[RunResult]) -> dict[str, Callable[[RunResult], int | None]]:
     """Name what was encoded beside training: refreshes, and samples if there were any."""
-    sampled = {"sampled": "targets_sampled"} if any(r["targets_sampled"] for r in runs) else {}
-    return {"re-embedded": "targets_reembedded"} | sampled
+    spent: dict[str, Callable[[RunResult], int | None]] = {
+        "re-embedded": lambda run: run.targets_reembedded
+    }
+    if any(run.targets_sampled for run in runs):
+        spent["sampled"] = lambda run: run.targets_sampled
+    return spent
 
 
-def _percent(metrics: dict[str, float], columns: Iterable[str]) -> list[str]:
+def _percent(metrics: Mapping[str, float], columns: Iterable[str]) -> list[str]:
     return [f"{100 * metrics[name]:.1f}" if name in metrics else "" for name in columns]
 
 
-def _seen(run: dict[str, Any]) -> str:
-    if not run["freshness"]:
+def _seen(run: RunResult) -> str:
+    if not run.freshness:
         return ""
-    last = run["freshness"][-1]
+    last = run.freshness[-1]
     corrected = last["overlap_corrected"]
     return f"{100 * (last['overlap_stale'] if corrected is None else corrected):.0f}%"
 
 
-def print_comparison(runs: list[dict[str, Any]], summary: dict[str, Any], *, title: str) -> None:
+def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("", no_wrap=True)
     columns, spent = _columns(runs), _spent(runs)
     for name in ("seeds", *columns.values(), *spent, "steps/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    start = max((run["initial_metrics"] for run in runs), key=len)
+    start = max((run.initial_metrics for run in runs), key=len)
     table.add_row("before", "", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
-        own = [run for run in runs if run["strategy"] == strategy]
-        values = [[r["metrics"][m] for r in own] if m in mean else [] for m in columns]
+        own = [run for run in runs if run.strategy == strategy]
+        values = [[r.metrics[m] for r in own] if m in mean else [] for m in columns]
         cells = [percent(v).replace(" ", "") if v else "" for v in values]  # a narrow table
-        cost = [f"{fmean(run[key] for run in own):,.0f}" for key in spent.values()]
-        speed = f"{fmean(run['steps_per_second'] for run in own):.1f}"
+        cost = [f"{fmean(value(run) or 0 for run in own):,.0f}" for value in spent.values()]
+        speed = f"{fmean(run.steps_per_second or 0.0 for run in own):.1f}"
         table.add_row(strategy, str(len(own)), *cells, *cost, speed)
     if "answer_recall" in columns:
         table.caption = "found: an answer stands in a target that the reader saw"
@@ -132,10 +135,12 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
     table.add_column("", no_wrap=True)
     for name in (*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)):
         table.add_column(name, justify="right", no_wrap=True)
+    marked = False
     for strategy in summary["mean"]:
-        p_values = [look_up(summary, "p_value", r, strategy, judged) for r in references]
         shown = [_gap(summary, strategy, m) for m in gaps]
-        table.add_row(strategy, *shown, *map(p_text, p_values))
+        tests = [p_text(p_value(summary, r, strategy, judged)) for r in references]
+        table.add_row(strategy, *shown, *tests)
+        marked = marked or any("*" in cell for cell in shown)
     said = [
         f"p: at {columns[judged]}, of a paired t-test over queries: of these models, not of seeds"
     ]
@@ -143,15 +148,13 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
         said.insert(
             0, "gap: where a strategy stands from stale, 0, to exhaustive, 1 [95% interval]"
         )
-        if any(one_seed(summary, strategy) for strategy in summary["mean"]):
+        if marked:
             said.append(f"*: {ONE_SEED}")
     table.caption = "\n".join(said)
     return table
 
 
 def _gap(summary: dict[str, Any], strategy: str, metric: str) -> str:
-    gap = gap_recovered(summary, strategy, metric)
-    if gap is None:
+    if (gap := gap_recovered(summary, strategy, metric)) is None:
         return ""
-    value, low, high = gap
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]{'*' if one_seed(summary, strategy) else ''}"
+    return f"{gap.value:.2f} [{gap.low:.2f}, {gap.high:.2f}]{'*' if gap.one_seed else ''}"

@@ -1,32 +1,31 @@
 """The results in words: what was trained on what, what came out, and what it cost."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from unstale.report.entries import Group, Record, average, headline, number, spoken
+from unstale.report.entries import Group, corrected_group, headline, ranked, spoken
 from unstale.report.escape import escape
+from unstale.report.summary import gap_recovered
+from unstale.results import Record, number
 
 
 def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str]]:
     """Return the few numbers that matter, each with its caption."""
-    best, corrected = best_group(groups), corrected_group(groups)
-    shown = corrected or best
+    metric, best = headline(groups), _best(groups)
+    shown = corrected_group(groups) or best
     if shown is None or best is None:
         return []
     figures = []
-    metric = headline(groups)
-    if (recall := shown.mean(metric)) is not None:
+    if (reached := shown.mean(metric)) is not None:
         caption = f"{spoken(metric)}, {escape(shown.name)}"
         if best is not shown:
             caption += f"; {escape(best.name)} reached {100 * (best.mean(metric) or 0):.1f}%"
-        figures.append((f"{100 * recall:.1f}%", caption))
+        figures.append((f"{100 * reached:.1f}%", caption))
     if gap := gap_recovered(summary, shown.strategy, metric):
-        caption = "of the gap from stale to exhaustive recovered"
-        figures.append((f"{100 * gap[0]:.0f}%", caption))
-    if trained(shown):
-        if (cost := average(shown.of(lambda e: e.reembedded))) is not None:
+        figures.append((f"{100 * gap.value:.0f}%", "of the gap from stale to exhaustive recovered"))
+    if shown.trained:
+        if (cost := shown.average(lambda run: run.targets_reembedded)) is not None:
             figures.append((f"{cost:,.0f}", "targets re-embedded during training"))
-        if (took := average(shown.of(lambda e: e.training))) is not None:
+        if (took := shown.average(lambda run: run.training_seconds)) is not None:
             figures.append((_unbroken(took), "of training"))
     return figures
 
@@ -39,51 +38,10 @@ def sentences(
         _material(groups, data, settings),
         _outcome(groups),
         _gap(groups, summary),
-        _seen(groups),
+        _held(groups),
         _cost(groups),
     ]
     return [s for s in said if s]
-
-
-def trained(group: Group) -> bool:
-    """Tell whether a group was trained, not only measured."""
-    return any(e.steps for e in group.entries)
-
-
-def best_group(groups: Sequence[Group]) -> Group | None:
-    """Find the strategy with the best mean recall."""
-    metric = headline(groups)
-    measured = [g for g in groups if g.mean(metric) is not None]
-    return max(measured, key=lambda g: g.mean(metric) or 0.0, default=None)
-
-
-def corrected_group(groups: Sequence[Group]) -> Group | None:
-    """Find the paper's method among the runs."""
-    return next((g for g in groups if g.strategy == "corrected"), None)
-
-
-def gap_recovered(
-    summary: Record, strategy: str, metric: str
-) -> tuple[float, float | None, float | None] | None:
-    """Return `(value, low, high)` of the gap between stale and exhaustive, if it is there."""
-    value = number(look_up(summary, "gap_recovered", strategy, metric))
-    if value is None:
-        return None
-    bounds = look_up(summary, "gap_recovered_interval", strategy, metric)
-    low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
-    return value, number(low), number(high)
-
-
-def one_seed(summary: Record, strategy: str) -> bool:
-    """Tell whether an interval leaves out how results vary from seed to seed."""
-    return look_up(summary, "interval_seeds", strategy) == 1
-
-
-def look_up(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds there
-    """Follow keys into nested objects; None where there is nothing."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def duration(seconds: float) -> str:
@@ -95,12 +53,11 @@ def duration(seconds: float) -> str:
     """
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
+    whole, minutes = round(seconds), round(seconds / 60)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min"
 
 
@@ -108,17 +65,27 @@ def _unbroken(seconds: float) -> str:
     return duration(seconds).replace(" ", "&nbsp;")
 
 
+def _best(groups: Sequence[Group]) -> Group | None:
+    return next((g for g in ranked(groups) if g.mean(headline(groups)) is not None), None)
+
+
+def _stale(groups: Sequence[Group]) -> Group | None:
+    return next((g for g in groups if g.strategy == "stale"), None)
+
+
+def _title(group: Group) -> str:
+    """Write a name as the first word of a sentence."""
+    return escape(group.name[:1].upper() + group.name[1:])
+
+
 def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
-    entries = [e for g in groups for e in g.entries]
-    split, steps = entries[0].split, sorted({e.steps for e in entries})
-    counts = [
-        f"{count:,.0f} {what}"
-        for key, what in (("targets", "targets"), ("train_pairs", "training pairs"))
-        if (count := number(data.get(key))) is not None
-    ]
-    tested = number(data.get(f"{split}_pairs"))
+    runs = [run for g in groups for run in g.runs]
+    split, steps = runs[0].split, sorted({run.steps for run in runs})
     words = f"Data: <strong>{escape(data.get('name') or 'unnamed')}</strong>"
-    words += "".join(f", {count}" for count in counts)
+    for key, what in (("targets", "targets"), ("train_pairs", "training pairs")):
+        if (count := number(data.get(key))) is not None:
+            words += f", {count:,.0f} {what}"
+    tested = number(data.get(f"{split}_pairs"))
     words += f"; measured on the {escape(split)} split"
     words += f" ({tested:,.0f} pairs)." if tested is not None else "."
     if encoder := settings.get("model"):
@@ -127,7 +94,7 @@ def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
         words += f" with {escape(towers)} towers." if towers else "."
     if any(steps):
         many = "one strategy" if len(groups) == 1 else f"{len(groups)} strategies"
-        words += f" Trained: {many}, {_seeds([len(g.entries) for g in groups])} each"
+        words += f" Trained: {many}, {_seeds([len(g.runs) for g in groups])} each"
         words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
         batch = number(settings.get("batch_size"))
         words += f" of {batch:,.0f} queries." if batch is not None else "."
@@ -148,86 +115,90 @@ def _seeds(counts: Sequence[int]) -> str:
 
 
 def _outcome(groups: Sequence[Group]) -> str:
-    best = best_group(groups)
+    metric, best = headline(groups), _best(groups)
     if best is None:
         return ""
-    metric = headline(groups)
-    recall, name = best.mean(metric) or 0.0, spoken(metric)
+    reached, name = best.mean(metric) or 0.0, spoken(metric)
     name = f"an {name}" if name[0] in "aeiou" else f"a {name}"
-    if not trained(best):
-        return f"As it is, the encoder reaches {name} of <strong>{100 * recall:.1f}%</strong>."
+    if not best.trained:
+        return f"As it is, the encoder reaches {name} of <strong>{100 * reached:.1f}%</strong>."
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
-    words += f" {name} of <strong>{100 * recall:.1f}%</strong>"
-    if (start := average(best.of(lambda e: e.initial.get(metric)))) is not None:
+    words += f" {name} of <strong>{100 * reached:.1f}%</strong>"
+    if (start := best.start(metric)) is not None:
         words += f", from {100 * start:.1f}% before training"
-    corrected, stale = corrected_group(groups), _named(groups, "stale")
     words += "."
-    if corrected and stale:
-        ours, theirs = corrected.mean(metric), stale.mean(metric)
-        if ours is not None and theirs is not None:
-            gain = 100 * (ours - theirs)
-            side = "above" if gain >= 0 else "below"
-            words += f" Corrected negatives ended {abs(gain):.1f} points {side} stale ones."
+    corrected, stale = corrected_group(groups), _stale(groups)
+    ours, theirs = (g.mean(metric) if g else None for g in (corrected, stale))
+    if corrected and ours is not None and theirs is not None:
+        side = "above" if ours >= theirs else "below"
+        points = 100 * abs(ours - theirs)
+        words += f" {_title(corrected)} negatives ended {points:.1f} points {side} stale ones."
     return words
 
 
 def _gap(groups: Sequence[Group], summary: Record) -> str:
-    corrected = corrected_group(groups)
-    metric = headline(groups)
+    corrected, metric = corrected_group(groups), headline(groups)
     gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
     if not corrected or not gap:
         return ""
-    value, low, high = gap
     between = ""
-    if low is not None and high is not None:
-        over = ", over queries alone: of one seed" if one_seed(summary, corrected.strategy) else ""
-        between = f" (95% interval: {100 * low:.0f}% to {100 * high:.0f}%{over})"
+    if gap.low is not None and gap.high is not None:
+        over = ", over queries alone: of one seed" if gap.one_seed else ""
+        between = f" (95% interval: {100 * gap.low:.0f}% to {100 * gap.high:.0f}%{over})"
     return (
-        f"The corrector recovered <strong>{100 * value:.0f}%</strong>{between} of the gap in "
-        f"{spoken(metric)} between never re-embedding (stale) and re-embedding on a schedule "
-        "(exhaustive)."
+        f"{_title(corrected)} recovered <strong>{100 * gap.value:.0f}%</strong>{between} of the "
+        f"gap in {spoken(metric)} between never re-embedding (stale) and re-embedding on a "
+        "schedule (exhaustive)."
     )
 
 
-def _seen(groups: Sequence[Group]) -> str:
-    corrected = corrected_group(groups)
-    if corrected is None:
+def _held(groups: Sequence[Group]) -> str:
+    """Say what the caches held at the end, with and without correction.
+
+    A stale run has a cache and an encoder of its own, and its figure is that of the table. Without
+    one, the corrected runs' own caches are the comparison.
+    """
+    corrected = [(g, seen) for g in groups if (seen := g.held("corrected")) is not None]
+    stale = _stale(groups)
+    blind = stale.held("stale") if stale else None
+    if not corrected:
         return ""
-    ours = corrected.readings("overlap_corrected")
-    theirs = corrected.readings("overlap_stale")
-    if not ours or not theirs:
-        return ""
-    seen, blind = (100 * (average(readings[-1][1]) or 0.0) for readings in (ours, theirs))
-    return (
-        f"At the end of training the stale cache held {blind:.0f}% of the true nearest targets; "
-        f"seen through the corrector, the same cache held <strong>{seen:.0f}%</strong>."
+    if blind is not None:
+        caches = ", ".join(
+            f"the {escape(g.name)} run's held <strong>{100 * seen:.0f}%</strong>"
+            for g, seen in corrected
+        )
+        return (
+            f"At the end of training the stale run's cache held {100 * blind:.0f}% of the true "
+            f"nearest targets; seen through the correction, {caches}."
+        )
+    return " ".join(
+        f"At the end of training the cache of {escape(g.name)} held "
+        f"{100 * (g.held('stale') or 0.0):.0f}% of the true nearest targets as it was embedded; "
+        f"seen through the correction, the same cache held <strong>{100 * seen:.0f}%</strong>."
+        for g, seen in corrected
     )
 
 
 def _cost(groups: Sequence[Group]) -> str:
-    costs = [(g, average(g.of(lambda e: e.reembedded))) for g in groups if trained(g)]
-    known = [(g, c) for g, c in costs if c is not None]
+    costs = {g.strategy: g.average(lambda run: run.targets_reembedded) for g in groups}
+    known = [(g, c) for g in groups if g.trained and (c := costs[g.strategy]) is not None]
     words = ""
-    if known and not any(c for _, c in known):
+    if known and not any(cost for _, cost in known):
         words = "No target was re-embedded during training."
     elif known:
         most, least = max(known, key=lambda k: k[1]), min(known, key=lambda k: k[1])
         corrected = corrected_group(groups)
-        shown = next(((g, c) for g, c in known if g is corrected), least)
-        words = f"{escape(shown[0].name)} re-embedded {shown[1]:,.0f} targets"
-        words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown[0] else "."
-        words = words[0].upper() + words[1:]
+        shown, cost = next(((g, c) for g, c in known if g is corrected), least)
+        words = f"{_title(shown)} re-embedded {cost:,.0f} targets"
+        words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown else "."
     for group in groups:
-        if sampled := average(group.of(lambda e: e.sampled)):
+        if sampled := group.average(lambda run: run.targets_sampled):
             words += f" As a sample {escape(group.name)} encoded {sampled:,.0f}"
-            words += " more." if average(group.of(lambda e: e.reembedded)) else "."
-    total = [v for g in groups for v in g.of(lambda e: e.seconds)]
+            words += " more." if costs[group.strategy] else "."
+    total = [s for g in groups for run in g.runs if (s := run.total_seconds) is not None]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"
         words += f" {runs} took {_unbroken(sum(total))}."
     return words.strip()
-
-
-def _named(groups: Sequence[Group], strategy: str) -> Group | None:
-    return next((g for g in groups if g.strategy == strategy), None)

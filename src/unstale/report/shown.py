@@ -1,0 +1,106 @@
+"""Show single cases: what was mined for some queries, and what was answered to some questions."""
+
+import re
+from collections.abc import Sequence
+
+from unstale.evaluation.answers import exact_match
+from unstale.report.entries import Group, corrected_group
+from unstale.report.escape import escape
+from unstale.results import Answer, Example, ListedTarget
+
+# After a dot or a slash, and after an underscore inside a name.
+_BREAKS = re.compile(r"(?<=[./])|(?<=[A-Za-z0-9]_)(?=[A-Za-z])")
+
+
+def examples_html(groups: Sequence[Group]) -> str:
+    """Show the examples of one run, the first that has both views; "" if none has any."""
+    found = [(g, run) for g in groups for run in g.runs if run.examples]
+    if not found:
+        return ""
+    main = corrected_group(groups)
+    both = [pair for pair in found if any(e.corrected for e in pair[1].examples)]
+    group, run = min(both or found, key=lambda pair: pair[0] is not main)
+    shown = "".join(_example(e) for e in run.examples)
+    seed = f", seed {run.seed}" if len(group.runs) > 1 else ""
+    return (
+        f'<p class="note">From the {escape(group.name)} run{seed}, with its encoder as it was at '
+        f'the end. A green <span class="hit">true</span> marks a target that is among the true '
+        f"nearest; the number is its place in the true ranking. Scores order a column; they do not "
+        f"compare across columns.</p>{shown}"
+    )
+
+
+def answers_html(groups: Sequence[Group]) -> str:
+    """Show the answers of one run, the paper's method if there is one; "" if none has any."""
+    found = [(g, run, run.answers) for g in groups for run in g.runs if run.answers]
+    if not found:
+        return ""
+    main = corrected_group(groups)
+    group, run, answers = min(found, key=lambda triple: triple[0] is not main)
+    rows = "".join(_answer(answer) for answer in answers)
+    return (
+        f'<p class="note">From the {escape(group.name)} run, {escape(run.split)} split.</p>'
+        '<div class="scroll"><table class="answers"><thead><tr><th>question</th><th>answer</th>'
+        f"<th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _answer(answer: Answer) -> str:
+    right = exact_match(answer.answer, answer.gold)
+    mark = '<span class="hit">right</span>' if right else '<span class="miss">wrong</span>'
+    said = escape(answer.answer) if answer.answer else '<span class="none">no answer</span>'
+    gold = escape(" / ".join(answer.gold))
+    return (
+        f'<tr><th scope="row" dir="auto">{escape(answer.question)}</th>'
+        f'<td dir="auto">{said} {mark}</td><td dir="auto">{gold}</td></tr>'
+    )
+
+
+def _example(example: Example) -> str:
+    true = [m.row for m in example.true]
+    columns = _column("True nearest", "by the encoder as it is now", example.true, true)
+    for title, note, mined in (
+        ("Stale", "from the cache as it is", example.stale),
+        ("Corrected", "from the cache, corrected", example.corrected),
+    ):
+        if mined:
+            hits = len({m.row for m in mined} & set(true))
+            columns += _column(title, f"{note}: {hits} of {len(true)} true", mined, true)
+    label = ""
+    if example.label is not None:
+        label = f'<div class="label"><h4>Label</h4>{_target(example.label.text)}</div>'
+    return (
+        f'<article class="example"><h3 dir="auto">{escape(example.query)}</h3>'
+        f'{label}<div class="columns">{columns}</div></article>'
+    )
+
+
+def _column(title: str, note: str, mined: Sequence[ListedTarget], true: Sequence[int]) -> str:
+    items = "".join(_item(m, true) for m in mined)
+    return (
+        f'<section class="{title.split()[0].lower()}"><h4>{title}</h4>'
+        f'<p class="note">{note}</p><ol>{items}</ol></section>'
+    )
+
+
+def _item(mined: ListedTarget, true: Sequence[int]) -> str:
+    hit = mined.row in true
+    place, kind = (true.index(mined.row) + 1, "hit") if hit else (mined.true_rank, "miss")
+    badge = "" if place is None else f'<span class="{kind}">true {place:,}</span>'
+    score = "" if mined.score is None else f'<span class="score">{mined.score:.3f}</span>'
+    facts = f'<div class="facts">{badge}{score}</div>'
+    return f'<li class="is-{kind}">{facts}{_target(mined.text)}</li>'
+
+
+def _target(text: str) -> str:
+    """Show the beginning, and the whole on a click, where there is more."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    first = lines[0] if lines else "(empty)"
+    # Long names break where a reader would break them.
+    shown = "<wbr>".join(escape(part) for part in re.split(_BREAKS, first))
+    if len(lines) <= 1 and len(first) <= 90:
+        return f'<div class="target" dir="auto">{shown}</div>'
+    return (
+        f'<details class="target"><summary><span dir="auto">{shown}</span></summary>'
+        f'<pre dir="auto">{escape(text)}</pre></details>'
+    )

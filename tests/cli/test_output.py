@@ -1,0 +1,126 @@
+"""A run folder from its checks to its seal: nothing is touched too early, nothing is left over."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from unstale.cli.folders import read_config
+from unstale.cli.options import Evaluate, Train
+from unstale.cli.output import run_folder
+from unstale.errors import InputError
+from unstale.integrity import SEAL, check_seal
+from unstale.locks import LOCK, release
+from unstale.results import RunResult, read_results
+
+RESULT = RunResult(strategy="stale", metrics={"recall@10": 0.5}, steps=7)
+
+
+@pytest.fixture(autouse=True)
+def locks():
+    yield
+    release()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def finish(output: Path, **flags: object) -> Train:
+    chosen = Train(output=str(output), steps=7, **flags)
+    with run_folder("train", chosen) as run:
+        run.begin()
+        run.finish({"name": "world"}, [RESULT])
+    release()
+    return chosen
+
+
+def stop_after(chosen: Train, *made: str, needs: Sequence[str | None] = ()) -> None:
+    """Begin a run, make some folders in it, and meet bad input."""
+    with run_folder("train", chosen, needs=needs) as run:
+        output = run.begin()
+        for name in made:
+            (output / name).mkdir()
+        raise InputError("bad")
+
+
+def write_half(chosen: Evaluate) -> None:
+    with run_folder("evaluate", chosen) as run, run.at_once() as folder:
+        (folder / "half").touch()
+        raise OSError("disk is full")
+
+
+def test_checks_touch_nothing_until_the_run_begins(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    with run_folder("train", Train(output=str(output))) as run:
+        assert not run.finished
+        assert not output.exists()
+        assert run.begin() == output
+        assert names(output) == {"config.yaml", LOCK}
+        assert read_config(output)["steps"] == Train().steps
+    with pytest.raises(InputError, match="not empty"):
+        stop_after(Train(output=str(output)))
+
+
+def test_a_finished_run_has_results_and_a_seal_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = finish(tmp_path / "run")
+    assert check_seal(tmp_path / "run") == 2  # the flags and the results
+    assert read_results(tmp_path / "run")["runs"] == [RESULT.to_json()]
+    with run_folder("train", Train(output=chosen.output, steps=7, resume=True)) as run:
+        assert run.finished
+    assert "nothing is left to do" in capsys.readouterr().out
+    assert (tmp_path / "run" / SEAL).is_file()
+
+
+def test_bad_input_before_anything_was_made_gives_the_folder_back(tmp_path: Path) -> None:
+    chosen = Train(output=str(tmp_path / "run"))
+    with pytest.raises(InputError, match="bad"):
+        stop_after(chosen)
+    assert names(tmp_path / "run") <= {LOCK}
+    with run_folder("train", chosen) as run:  # the mended command may have it
+        run.begin()
+
+
+def test_bad_input_keeps_what_was_made(tmp_path: Path) -> None:
+    chosen = Train(output=str(tmp_path / "run"))
+    with pytest.raises(InputError, match="bad"):
+        stop_after(chosen, "buffer")
+    assert {"buffer", "config.yaml"} <= names(tmp_path / "run")
+
+
+def test_a_refused_resume_keeps_the_flags_that_the_run_began_with(tmp_path: Path) -> None:
+    with run_folder("train", Train(output=str(tmp_path / "run"), steps=7)) as run:
+        run.begin()
+    changed = Train(output=str(tmp_path / "run"), steps=8, resume=True)
+    with pytest.raises(InputError, match="--steps 8: it began with 7"):
+        stop_after(changed)
+    assert read_config(tmp_path / "run")["steps"] == 7
+
+
+def test_what_a_command_reads_is_not_replaced(tmp_path: Path) -> None:
+    chosen = finish(tmp_path / "run")
+    model = tmp_path / "run" / "model"
+    model.mkdir()
+    again = Train(output=chosen.output, overwrite=True)
+    with pytest.raises(InputError, match="--overwrite would delete"):
+        stop_after(again, needs=(None, str(model)))
+    assert model.is_dir()
+
+
+def test_settled_flags_are_the_ones_that_are_saved(tmp_path: Path) -> None:
+    with run_folder("train", Train(output=str(tmp_path / "run"))) as run:
+        run.begin(Train(output=str(tmp_path / "run"), batch_size=3))
+    assert read_config(tmp_path / "run")["batch_size"] == 3
+
+
+def test_data_is_written_at_once_or_not_at_all(tmp_path: Path) -> None:
+    output = tmp_path / "data"
+    with pytest.raises(OSError, match="disk is full"):
+        write_half(Evaluate(output=str(output)))
+    assert not output.exists()
+    with run_folder("evaluate", Evaluate(output=str(output))) as run, run.at_once() as folder:
+        (folder / "whole").touch()
+        assert not output.exists()
+    assert names(output) == {"whole", "config.yaml"}
