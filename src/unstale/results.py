@@ -61,7 +61,9 @@ class Example:
         }
         return cls(
             query=_text(value.get("query"), f"{where}: `query`"),
-            label=ListedTarget.from_json(label, f"{where}: `label`") if isinstance(label, dict) else None,
+            label=ListedTarget.from_json(label, f"{where}: `label`")
+            if isinstance(label, dict)
+            else None,
             **views,
         )
 

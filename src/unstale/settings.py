@@ -21,7 +21,7 @@ Precision = Literal["float32", "float16", "int8"]
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What to train and for how long.
+    """Training: what to train and for how long.
 
     Args:
         strategy: How hard negatives are chosen.

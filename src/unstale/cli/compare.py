@@ -1,27 +1,31 @@
 """`unstale compare`: strategies x seeds, from identical starts, with an honest summary."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformerTrainingArguments
 
 from unstale.cli import options
 from unstale.cli.compare_rag import Start, prepare_rag
 from unstale.cli.encoder import open_encoder
+from unstale.cli.flags import flag_values
 from unstale.cli.output import run_folder
 from unstale.cli.report import recipe
-from unstale.cli.train import check_flags, training_settings, warn_of_refreshes
+from unstale.cli.train import check_trainer, warn
 from unstale.data.load import load_dataset
+from unstale.declare import taken_from
 from unstale.errors import InputError
-from unstale.rag.settings import find_rag_strategy
+from unstale.miners.strategy import find_strategy
+from unstale.rag.check import find_rag_strategy
 from unstale.report.page import write_page
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
-from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells, training
-from unstale.training.strategies import find_strategy
+from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
+from unstale.training.job import train_checked
+from unstale.training.settings import Checked, TrainSettings
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
@@ -30,7 +34,7 @@ def run(chosen: options.Compare) -> None:
     """Train every cell that is not finished, then summarise them all."""
     for name in ("strategy", "seed"):
         if getattr(chosen, name) != getattr(type(chosen), name):
-            rule = "a comparison takes --strategies and --seeds, parted by commas"
+            rule = "a comparison takes --strategies and --seeds, separated by commas"
             raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
     needs = (chosen.data, chosen.model, chosen.buffer, chosen.reader)
@@ -39,7 +43,6 @@ def run(chosen: options.Compare) -> None:
             return
         names = list(dict.fromkeys(name for name, _ in cells))
         start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
-        warn_of_refreshes(chosen, names)
         output = folder.begin()
         buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
         if chosen.buffer is None:
@@ -49,7 +52,7 @@ def run(chosen: options.Compare) -> None:
         folder.finish(start.counts, runs, summary)
     print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
     print(
-        f"results: {output / RESULTS}\nreport:  open {write_page(output, recipe(asdict(chosen)))}"
+        f"results: {output / RESULTS}\nreport:  open {write_page(output, recipe(flag_values(chosen)))}"
     )
 
 
@@ -68,7 +71,7 @@ def _train(
         for strategy, seed in cells
     ]
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
-        runs.append(RunResult.from_json(done.entry, f"{strategy}, seed {seed}"))
+        runs.append(done.entry)
         values.setdefault(strategy, {})[seed] = done.values
     return runs, values
 
@@ -77,16 +80,25 @@ def _prepare(chosen: options.Compare, strategies: list[str]) -> Start:
     """Check everything for Algorithm 1."""
     if chosen.rag:
         raise InputError("--rag.* belong to a comparison with a --reader")
+    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
     dataset = load_dataset(chosen.data)
     model = open_encoder(chosen)
+    checked: dict[str, Checked[TrainSettings]] = {}
     for strategy in strategies:
-        check_flags(dataset, model, replace(chosen, strategy=strategy))
+        settings = taken_from(TrainSettings, replace(chosen, strategy=strategy))
+        known = next(iter(checked.values()), None)
+        checked[strategy] = settings.check(dataset, model, known)
+    warn(taken_from(TrainSettings, chosen), [check.strategy for check in checked.values()])
 
-    def train(strategy: str, seed: int, buffer: Path) -> Callable[[Path, bool], dict[str, Any]]:
-        own = replace(chosen, strategy=strategy, seed=seed, buffer=str(buffer))
-        settings = training_settings(own)
-        del settings["resume"]  # of the comparison; a cell knows by itself
-        return training(dataset, lambda: open_encoder(own, dropout=own.dropout), settings)
+    def train(strategy: str, seed: int, buffer: Path) -> Callable[[Path, bool], RunResult]:
+        own = checked[strategy]
+        own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
+
+        def run(folder: Path, resume: bool) -> RunResult:
+            model = open_encoder(chosen, dropout=chosen.dropout)
+            return train_checked(dataset, model, folder, own, resume=resume)
+
+        return run
 
     return Start(dataset, dataset.counts, model, train)
 

@@ -1,6 +1,6 @@
 """`unstale convert`."""
 
-from unstale.cli.options_data import Convert
+from unstale.cli.options import Convert
 from unstale.cli.output import run_folder
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset

@@ -1,21 +1,23 @@
 """`unstale demo`: the whole idea on one screen."""
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
+from unstale.cli.flags import flag_values
 from unstale.cli.folders import written_by
 from unstale.cli.output import run_folder
 from unstale.cli.report import recipe as shown
-from unstale.cli.train import training_settings
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
+from unstale.declare import taken_from
 from unstale.report.page import write_page
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.training.job import train
+from unstale.training.settings import TrainSettings
 
 
 def run(chosen: options.Demo) -> None:
@@ -42,7 +44,7 @@ def run(chosen: options.Demo) -> None:
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(_meaning(*runs))
     print(f"\nresults: {output / RESULTS}")
-    print(f"report:  open {write_page(output, shown(asdict(recipe)))}")
+    print(f"report:  open {write_page(output, shown(flag_values(recipe)))}")
     print(f'try:     unstale search "parse an ISO date" --run {output}')
 
 
@@ -53,8 +55,7 @@ def _train(
     print(f"\ntraining with {strategy} negatives")
     buffer = output / "stale" / "buffer"
     own = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
-    done = train(dataset, open_encoder(own), output / strategy, **training_settings(own))
-    return RunResult.from_json(done, strategy)
+    return train(dataset, open_encoder(own), output / strategy, taken_from(TrainSettings, own))
 
 
 def _meaning(stale: RunResult, corrected: RunResult) -> str:

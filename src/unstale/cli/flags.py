@@ -1,34 +1,130 @@
-"""From a dataclass of options to command line flags: `batch_size` becomes `--batch-size`."""
+"""From a dataclass of options to command-line flags, and back: `batch_size` is `--batch-size`."""
 
-import dataclasses
-from typing import get_type_hints
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from typing import Any, get_type_hints
 
 import docstring_parser
 from jsonargparse import ActionYesNo, ArgumentParser
 
+from unstale import settings as sections
+from unstale.declare import flag
 
-def add_flags(parser: ArgumentParser, kind: type) -> None:
+# What a user looks for first, before the groups.
+FIRST = (
+    "question query data model retriever reader output strategy strategies seeds steps batch_size"
+).split()
+GROUPS = (  # in this order; the title is the first word of a section's docstring
+    sections.RunSettings,
+    sections.NegativeSettings,
+    sections.CorrectorSettings,
+    sections.SearchSettings,
+    sections.FilterSettings,
+    sections.RefreshSettings,
+    sections.EvaluationSettings,
+    sections.CheckpointSettings,
+)
+
+
+def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) -> None:
     """Add a flag for each field; a field without a default is a positional argument.
 
     Types come from the annotations and help texts from the `Args` of the docstrings, those of
-    parent classes included.
+    parent classes included. What matters most comes first, the rest by section.
+
+    Args:
+        parser: Where to add them.
+        kind: A dataclass of options.
+        more_help: Texts to add to the help of some flags, by field.
     """
-    hints, helps = get_type_hints(kind), _helps(kind)
-    for field in dataclasses.fields(kind):
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        flag = f"--{field.name.replace('_', '-')}"
-        help_text = helps[field.name]
-        if default is dataclasses.MISSING:
-            parser.add_argument(field.name, type=hints[field.name], help=help_text)
-        elif hints[field.name] is bool:
-            action = ActionYesNo(yes_prefix="", no_prefix="no-")
-            parser.add_argument(flag, action=action, default=default, help=help_text)
-        elif hints[field.name] == list[str]:
-            parser.add_argument(flag, type=str, nargs="+", default=default, help=help_text)
-        else:
-            parser.add_argument(flag, type=hints[field.name], default=default, help=help_text)
+    homes = {f.name: _home(kind, f.name) for f in fields(kind)}
+    order = [*GROUPS, *(h for h in reversed(kind.__mro__) if h not in GROUPS)]
+    groups: dict[type, Any] = {}
+    by_name = {f.name: f for f in fields(kind)}
+    for name in [name for name in FIRST if name in by_name]:
+        _add(parser, by_name.pop(name), kind, more_help.get(name, ""))
+    for home in order:
+        for declared in [f for f in by_name.values() if homes[f.name] is home]:
+            if home not in groups:
+                title, _, about = (home.__doc__ or "").partition("\n")[0].partition(": ")
+                alone = home is kind or not about
+                groups[home] = parser if alone else parser.add_argument_group(title.lower())
+            _add(groups[home], declared, kind)
+
+
+def _add(
+    group: Any,  # noqa: ANN401 - a parser, or a group of one
+    declared: Field[Any],
+    kind: type,
+    more_help: str = "",
+) -> None:
+    """Add the flag of a field, or those of a section that is one."""
+    hint = get_type_hints(kind)[declared.name]
+    if is_dataclass(hint):
+        for inner in fields(hint):
+            _add(group, inner, hint)  # type: ignore[arg-type]
+        return
+    text, default = _helps(kind)[declared.name] + more_help, _default(declared)
+    if default is MISSING:
+        group.add_argument(declared.name, type=hint, help=text)
+    elif hint is bool:
+        action = ActionYesNo(yes_prefix="", no_prefix="no-")
+        group.add_argument(flag(declared.name), action=action, default=default, help=text)
+    elif hint == list[str]:
+        group.add_argument(flag(declared.name), type=str, nargs="+", default=default, help=text)
+    else:
+        group.add_argument(flag(declared.name), type=hint, default=default, help=text)
+
+
+def instantiate(kind: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `kind`
+    """Make the options out of the flags' values."""
+    hints = get_type_hints(kind)
+    return kind(
+        **{
+            f.name: instantiate(hints[f.name], values)
+            if is_dataclass(hints[f.name])
+            else values[f.name]
+            for f in fields(kind)
+        }
+    )
+
+
+def flag_values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of options
+    """Return the value of every flag by its name, as a config file holds them."""
+    values: dict[str, Any] = {}
+    for declared in fields(chosen):
+        value = getattr(chosen, declared.name)
+        values |= asdict(value) if is_dataclass(value) else {declared.name: value}
+    return values
+
+
+def changeable_flags(kind: type) -> set[str]:
+    """Name the flags that may differ when a run is resumed."""
+    return {f.name for f in fields(kind) if f.metadata.get("changeable")}
+
+
+def local_flags(kind: type) -> set[str]:
+    """Name the flags that concern one machine, which reports leave out."""
+    return {f.name for f in fields(kind) if f.metadata.get("local")}
+
+
+def known_flags(kind: type) -> list[str]:
+    """List the names of all flags, without their dashes."""
+    hints, found = get_type_hints(kind), []
+    for declared in fields(kind):
+        hint = hints[declared.name]
+        found += known_flags(hint) if is_dataclass(hint) else [flag(declared.name)[2:]]
+    return found
+
+
+def _default(declared: Field[Any]) -> Any:  # noqa: ANN401
+    factory = declared.default_factory
+    return declared.default if factory is MISSING else factory()
+
+
+def _home(kind: type, name: str) -> type:
+    """Find the class that first declares a field."""
+    return next(c for c in reversed(kind.__mro__) if name in vars(c).get("__annotations__", {}))
 
 
 def _helps(kind: type) -> dict[str, str]:

@@ -3,12 +3,12 @@
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from unstale.cli.flags import changeable_flags, flag_values
 from unstale.errors import InputError
 from unstale.files import atomic_file, sweep
 from unstale.integrity import SEAL, check_seal
@@ -18,11 +18,7 @@ _LOG = logging.getLogger(__name__)
 CONFIG = "config.yaml"
 _MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
 
-# What may change when a run goes on: nothing that its results depend on. Readings of the meter are
-# not among it, since a miner may heed them.
 _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
-_FREE = {"output", "overwrite", "resume", "device", "save_steps", "eval_steps"}
-_FREE |= {"keep_checkpoints", *_MORE}
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _PATHS = set("data model retriever reader buffer vectors run".split())  # or names
@@ -106,7 +102,7 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
     Going on with other flags than a run began with would mix two experiments: it is refused.
     """
     values = _values(chosen)
-    if asdict(chosen).get("resume") and (folder / CONFIG).exists():
+    if flag_values(chosen).get("resume") and (folder / CONFIG).exists():
         _changed(folder, values)
     with atomic_file(folder / CONFIG) as temporary:
         header = f"{_MARK}{command}\n"
@@ -121,7 +117,7 @@ def is_finished(command: str, chosen: Any) -> bool:  # noqa: ANN401 - a dataclas
     folder = Path(chosen.output)
     if not chosen.resume or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
-    if _changed(folder, _values(chosen)) & _MORE:
+    if _changed(folder, chosen) & _MORE:
         return False
     try:
         check_seal(folder, full=False)
@@ -133,15 +129,15 @@ def is_finished(command: str, chosen: Any) -> bool:  # noqa: ANN401 - a dataclas
 
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
-    flags = {k: v for k, v in asdict(chosen).items() if k not in ("overwrite", "resume")}
+    flags = {k: v for k, v in flag_values(chosen).items() if k not in ("overwrite", "resume")}
     return _absolute(flags)
 
 
-def _changed(folder: Path, values: dict[str, Any]) -> set[str]:
+def _changed(folder: Path, chosen: Any) -> set[str]:  # noqa: ANN401 - a dataclass
     """Name the flags that are not those a run began with; refuse what its results depend on."""
-    before = _absolute(read_config(folder))
+    values, before = _values(chosen), _absolute(read_config(folder))
     changed = {key for key in values if key in before and before[key] != values[key]}
-    for key in sorted(changed - _FREE):
+    for key in sorted(changed - changeable_flags(type(chosen))):
         flag = f"--{key.replace('_', '-')}"
         raise InputError(
             f"cannot resume {folder} with {flag} {values[key]}: it began with {before[key]}"

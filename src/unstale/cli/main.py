@@ -5,8 +5,7 @@ import os
 import re
 import sys
 from argparse import ArgumentError
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -15,8 +14,8 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from unstale.cli import options, options_care, options_correct, options_data, options_rag
-from unstale.cli.flags import add_flags
+from unstale.cli import options, options_care, options_correct, options_rag
+from unstale.cli.flags import add_flags, instantiate, known_flags
 from unstale.cli.folders import CONFIG, read_flags
 from unstale.errors import InputError, RunError
 from unstale.locks import release
@@ -96,12 +95,12 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
     "mine": (
         "Mine hard negatives with a model or a run, and write them in any format.",
-        options_data.Mine,
+        options.Mine,
         "unstale.cli.mine:run",
     ),
     "convert": (
         "Write a dataset in another format.",
-        options_data.Convert,
+        options.Convert,
         "unstale.cli.convert:run",
     ),
     "completion": (
@@ -116,6 +115,11 @@ COMMANDS: dict[str, tuple[str, type, str]] = {
     ),
 }
 
+# Flags that had another meaning than most people expected.
+_RENAMED = {
+    "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
+    "every N steps, or --refresh-schedule START-END:EVERY,... ",
+}
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
 
 
@@ -136,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"unstale: error: {error}\n")
         return 2
     _, kind, target = COMMANDS[name]
-    chosen = _instantiate(kind, parsed[name])
+    chosen = instantiate(kind, parsed[name].as_dict())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     module, function = target.split(":")
     try:
@@ -175,7 +179,7 @@ def parse(words: Sequence[str]) -> Namespace:
             read_flags(path)
             files.append(path)
     try:
-        return parser().parse_args(words)
+        return _parser_for(words).parse_args(words)
     except RecursionError:  # a value of brackets in brackets, on the line or in a file
         raise InputError("a flag's value is nested too deeply") from None
     except ArgumentError as error:  # without the page of usage that would hide it
@@ -187,11 +191,21 @@ def parse(words: Sequence[str]) -> Namespace:
 def _tip(words: Sequence[str], said: str) -> str:
     """Say which flag may have been meant, and where all are listed."""
     name = words[0] if words and words[0] in COMMANDS else ""
-    known = [field.name.replace("_", "-") for field in fields(COMMANDS[name][1])] if name else []
+    known = known_flags(COMMANDS[name][1]) if name else []
     wrong = re.findall(r"(?:arguments: --|option ')([\w-]+)", said)
     like = [close for word in wrong for close in get_close_matches(word, known, 1)]
     meant = f"did you mean --{like[0]}? " if like else ""
+    meant = next((advice for word in wrong if (advice := _RENAMED.get(word))), meant)
     return f"{meant}See unstale {name}{' ' * bool(name)}--help"
+
+
+def _parser_for(words: Sequence[str]) -> ArgumentParser:
+    """Return the parser; only where help is asked for, it describes every strategy."""
+    if not {"-h", "--help"} & set(words) or words[0] not in ("train", "compare", "rag"):
+        return parser()
+    from unstale.cli.strategy_help import strategy_help  # which waits for torch
+
+    return build_parser({"strategy": strategy_help(rag=words[0] == "rag")})
 
 
 @cache
@@ -200,8 +214,11 @@ def parser() -> ArgumentParser:
     return build_parser()
 
 
-def build_parser() -> ArgumentParser:
-    """Build the parser; each command also reads its flags from `--config FILE.yaml`."""
+def build_parser(more_help: Mapping[str, str] | None = None) -> ArgumentParser:
+    """Build the parser; each command also reads its flags from `--config FILE.yaml`.
+
+    `more_help` is added to the help of some flags, by their name.
+    """
     from unstale import __version__
 
     top = ArgumentParser(
@@ -217,15 +234,9 @@ def build_parser() -> ArgumentParser:
         about = (kind.__doc__ or "").partition("\n")[0].partition(". ")[2]
         sub = ArgumentParser(description=f"{summary} {about}", exit_on_error=False)
         sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
-        add_flags(sub, kind)
+        add_flags(sub, kind, more_help or {})
         commands.add_subcommand(name, sub, help=summary)
     return top
-
-
-def _instantiate(kind: type, values: Namespace) -> Any:  # noqa: ANN401 - one of options' classes
-    plain = values.as_dict()
-    plain.pop("config", None)
-    return kind(**plain)
 
 
 if __name__ == "__main__":

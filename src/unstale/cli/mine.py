@@ -9,18 +9,18 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import open_or_embed
+from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options_data import Mine
+from unstale.cli.options import Mine
 from unstale.cli.output import run_folder
 from unstale.cli.run_folder import run_corrector, run_parts
-from unstale.cli.train import chosen_filters
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.miners import Corrected, Filtered, Miner, Stale
+from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
 from unstale.miners.offline import mine_split, with_negatives
 from unstale.report.table import dropped_text
 
@@ -47,8 +47,8 @@ def run(chosen: Mine) -> None:
         place = output.path.resolve()  # "." has no name
         place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
-            miner = _miner(chosen, dataset, model, Path(scratch))
-            mined = mine_split(model, dataset, chosen.split, miner, chosen.hard_negatives)
+            negatives = _negatives(chosen, dataset, model, Path(scratch))
+            mined = mine_split(model, dataset, chosen.split, negatives, chosen.hard_negatives)
             seconds = time.perf_counter() - began
         written = with_negatives(dataset, chosen.split, mined)
         with output.at_once() as folder:
@@ -70,7 +70,7 @@ def _check(chosen: Mine, dataset: RetrievalDataset) -> None:
     if not 1 <= chosen.hard_negatives < len(dataset.targets):
         count = f"{chosen.hard_negatives} negatives from {len(dataset.targets)} targets"
         raise InputError(f"cannot mine {count}")
-    chosen_filters(chosen).check(chosen.hard_negatives)
+    chosen.filters.check(chosen.hard_negatives)
     if chosen.run is not None and chosen.buffer is not None:
         made_of = read_manifest(Path(chosen.buffer))["fingerprint"].get("texts")
         if made_of != dataset.targets.digest:
@@ -79,25 +79,23 @@ def _check(chosen: Mine, dataset: RetrievalDataset) -> None:
             )
 
 
-def _miner(
+def _negatives(
     chosen: Mine, dataset: RetrievalDataset, model: SentenceTransformer, scratch: Path
-) -> Miner:
-    """Make the view to mine in: a run's buffer seen through its corrector, or the model's own."""
-    device = str(model.device)
-    veto = (
-        CrossScores(chosen.cross_encoder, dataset, device=device) if chosen.cross_encoder else None
-    )
+) -> Negatives:
+    """Make what mines: a run's buffer seen through its corrector, or the model's own."""
     buffer = Path(chosen.buffer) if chosen.buffer else None
     miner: Miner
     if chosen.run is not None:
         assert buffer is not None
         stale = TargetBuffer.open(buffer)
         network = run_corrector(chosen.run, stale.dim).to(model.device)
-        miner = Corrected(stale, network, scale=1.0)
+        miner = Corrected(stale, network)
     else:
-        tokens = target_tokens(model, dataset)
-        miner = Stale(open_or_embed(model, dataset.targets, tokens, buffer, scratch)[0])
-    filters = chosen_filters(chosen)
-    if filters.idle and veto is None:
-        return miner
-    return Filtered(miner, filters, len(dataset.targets), veto)
+        made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
+        miner = Stale(open_or_embed(model, tokens, made_by, buffer, scratch)[0])
+    asked = None
+    if chosen.cross_encoder:
+        asked = CrossScores(chosen.cross_encoder, dataset, device=str(model.device))
+    if chosen.filters.idle and asked is None:
+        return Negatives(miner)
+    return Negatives(miner, filters=FalseNegatives(chosen.filters, len(dataset.targets), asked))

@@ -6,7 +6,7 @@ from typing import Literal
 from unstale.cli.options import Encoder, Output
 
 
-@dataclass
+@dataclass(frozen=True)
 class Correct(Output, Encoder):
     """Correct. Writes the new vectors in the old ones' format, results.json, curve.svg, a verdict.
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
+from unstale.cli.flags import flag_values
 from unstale.cli.folders import abandon, is_finished, open_output, save_config
 from unstale.cli.options import Output
 from unstale.distributed import barrier, rank
@@ -63,7 +63,7 @@ class RunFolder:
         self.begun = False
         self._command = command
         self._chosen = chosen
-        self._resume = bool(asdict(chosen).get("resume"))  # some commands have no such flag
+        self._resume = bool(flag_values(chosen).get("resume"))  # some commands have no such flag
         self.finished = self._resume and is_finished(command, chosen)  # which prints it
         if not self.finished:
             self._open(dry=True, needs=needs)

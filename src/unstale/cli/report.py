@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from unstale.cli import options
+from unstale.cli.flags import local_flags
 from unstale.cli.folders import CONFIG, read_config
+from unstale.cli.options_rag import Rag
 from unstale.errors import InputError
 from unstale.report.page import write_page
 
-# Paths and matters of one machine, which a reader of the report does not need. The strategy stands
-# in the results.
-HIDDEN = frozenset(
-    "data output buffer run vectors overwrite resume device progress mapped trust_remote_code "
-    "save_steps keep_checkpoints strategy".split()
-)
+# Matters of one machine, which a reader does not need; the strategy stands in the results.
+HIDDEN = local_flags(options.Compare) | local_flags(Rag) | {"strategy", "rag"}
 
 
 def run(chosen: options.Report) -> None:
@@ -35,5 +33,5 @@ def recipe(flags: Mapping[str, Any]) -> dict[str, Any]:
     """
     nested = flags.get("rag")  # a comparison's flags for Algorithm 2
     everything = {**flags, **(nested if isinstance(nested, dict) else {})}
-    left_out = HIDDEN | {"rag"} | ({"seed"} if "seeds" in flags else set())
+    left_out = HIDDEN | ({"seed"} if "seeds" in flags else set())
     return {name: value for name, value in everything.items() if name not in left_out}

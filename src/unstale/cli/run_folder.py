@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import open_or_embed
+from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.folders import CONFIG, read_config
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
@@ -64,8 +65,8 @@ def open_trained(folder: Path, config: dict[str, Any]) -> SentenceTransformer:
 
 def open_index(folder: Path, model: SentenceTransformer, dataset: RetrievalDataset) -> TargetBuffer:
     """Open the corpus as a run's trained encoder embeds it, or embed it once."""
-    tokens = target_tokens(model, dataset)
-    return open_or_embed(model, dataset.targets, tokens, None, folder / INDEX)[0]
+    made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
+    return open_or_embed(model, tokens, made_by, None, folder / INDEX)[0]
 
 
 def is_rag(folder: Path) -> bool:

@@ -84,8 +84,8 @@ def _before(
             return TargetBuffer.open(place, made_by)
         except InputError:
             continue  # not there, or not of this model
-    return open_or_embed(model, dataset.targets, target_tokens(model, dataset), None,
-                         folder / _BEFORE)[0]  # fmt: skip
+    tokens = target_tokens(model, dataset)
+    return open_or_embed(model, tokens, made_by, None, folder / _BEFORE)[0]
 
 
 def _examples(dataset: RetrievalDataset, split: str) -> list[str]:

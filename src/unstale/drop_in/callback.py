@@ -14,16 +14,16 @@ from unstale.integrity import read_object
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Steps
 from unstale.training.card import show_freshness
-from unstale.training.gradients import gradient_norm
 from unstale.training.meter import Meter
 from unstale.training.own_weights import (
     check_gradients,
     clip_own,
+    gradient_norm,
     load_own,
     own_weights,
     save_own,
 )
-from unstale.training.record import MINER_STATE
+from unstale.training.state import MINER_STATE
 
 
 @final

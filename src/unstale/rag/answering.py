@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from unstale.rag.settings import Fusion
 from unstale.rag.losses import answer_scores
 from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
+from unstale.rag.settings import Fusion
 
 
 @torch.no_grad()

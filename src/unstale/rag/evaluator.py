@@ -20,10 +20,10 @@ from unstale.evaluation.answers import exact_match, f1
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, write_json
-from unstale.rag.settings import Fusion
 from unstale.rag.answering import answer
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
+from unstale.rag.settings import Fusion
 from unstale.search.best import TopK
 
 _DEPTH = 100  # targets retrieved for each question, if the reader does not see more
