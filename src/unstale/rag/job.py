@@ -147,6 +147,7 @@ def train_rag(
         probe_targets=probe_targets,
         buffer=buffer,
         dtype=dtype,
+        trainer=trainer,
     )
     scale = scale or (20.0 if is_cosine(retriever) else 1.0)
     retrieves, frozen = strategy != "none", strategy in ("none", "frozen")

@@ -1,7 +1,7 @@
 """Refuse what cannot work, before any long work."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from sentence_transformers import SentenceTransformer
 
@@ -12,7 +12,12 @@ from unstale.rag.losses import Likelihood
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
 from unstale.training.recipe import Sampling
-from unstale.training.settings import check_buffer, check_devices, check_processes
+from unstale.training.settings import (
+    check_buffer,
+    check_devices,
+    check_precision,
+    check_processes,
+)
 
 # What retrieves in each; `none` does not retrieve, `frozen` trains the reader alone.
 STRATEGIES = {
@@ -58,6 +63,7 @@ def check_rag_settings(
     probe_targets: int,
     buffer: Path | None,
     dtype: str = "float32",
+    trainer: dict[str, Any] | None = None,
 ) -> None:
     """Check the arguments of `train_rag` against each other and against the data."""
     miner = find_rag_strategy(strategy)
@@ -106,6 +112,7 @@ def check_rag_settings(
         raise InputError(f"cannot refresh {refresh} times")
     check_lengths(questions, reader, eval_split)
     check_devices(retriever)
+    check_precision(retriever, trainer)
     check_buffer(miner, retriever, questions.dataset.targets, buffer, dtype)
 
 

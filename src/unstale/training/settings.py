@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.fingerprint import fingerprint
 from unstale.corrector.losses import LossName
@@ -59,10 +60,12 @@ def check_settings(
     buffer: Path | None = None,
     dtype: str = "float32",
     mapped: bool = False,
+    trainer: dict[str, Any] | None = None,
 ) -> None:
     """Check the arguments of `train` against each other and against the data."""
     kind = find_strategy(strategy)
     check_devices(model)
+    check_precision(model, trainer)
     pairs, targets = len(dataset.split("train").pairs), len(dataset.targets)
     if batch_size is None:
         batch_size = default_batch(model, pairs)
@@ -178,6 +181,12 @@ def check_devices(model: SentenceTransformer) -> None:
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
         rule = "set CUDA_VISIBLE_DEVICES to one of them, or start a process for each with torchrun"
         raise InputError(f"one process would use only one of the devices: {rule}")
+
+
+def check_precision(model: SentenceTransformer, trainer: dict[str, Any] | None) -> None:
+    """Refuse Trainer arguments that ask for bfloat16 on a processor that would die of it."""
+    if (trainer or {}).get("bf16") and model.device.type == "cpu":
+        ensure_bfloat16()
 
 
 def check_processes(strategy: str, batch_size: int) -> None:
