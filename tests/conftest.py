@@ -7,6 +7,15 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from unstale.bfloat16 import ensure_bfloat16
+from unstale.errors import InputError
+
+NO_BFLOAT16 = ""  # or why it cannot run here
+try:
+    ensure_bfloat16()  # before torch is imported: it may have to limit the instruction set
+except InputError as error:
+    NO_BFLOAT16 = str(error)
+
 import numpy as np
 import pytest
 import torch
@@ -34,6 +43,13 @@ FACTS = "old deep loud bright heavy frozen hidden famous broken golden quiet anc
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def bfloat16() -> None:
+    """Skip a test where the processor dies of bfloat16, whatever the instruction set."""
+    if NO_BFLOAT16:
+        pytest.skip(NO_BFLOAT16)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.modules import Pooling
+from tests.processors import processor
 from transformers import (
     AutoTokenizer,
     EarlyStoppingCallback,
@@ -22,6 +23,7 @@ from transformers import (
 from unstale import FreshNegatives
 from unstale.corrector.memory import ResidualMemory
 from unstale.data.dataset import RetrievalDataset
+from unstale.errors import InputError
 from unstale.training.own_weights import own_weights
 
 
@@ -43,6 +45,7 @@ class Watch(TrainerCallback):
         self.weights.append(self._weights())
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_bfloat16_in_mini_batches_runs_the_encoders_and_not_the_losses(bert_model, stock) -> None:
     fresh, trainer = stock(bert_model, bf16=True, options={"mini_batch_size": 4})
     kinds: set[tuple[bool, torch.dtype, bool]] = set()
@@ -56,6 +59,13 @@ def test_bfloat16_in_mini_batches_runs_the_encoders_and_not_the_losses(bert_mode
         w.dtype == torch.float32 for w in [*bert_model.parameters(), *own_weights(fresh.loss)]
     )
     assert any(not torch.equal(before[k], v) for k, v in weights(bert_model).items())
+
+
+def test_bfloat16_on_a_broken_processor_is_refused(static_model, stock, tmp_path: Path) -> None:
+    with processor(tmp_path):
+        stock(static_model)
+        with pytest.raises(InputError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 in the env"):
+            stock(static_model, bf16=True)
 
 
 def test_float16_skips_what_overflows_and_then_trains(bert_model, stock) -> None:

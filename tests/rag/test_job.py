@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.processors import processor
 
 from unstale.errors import InputError
 from unstale.rag.job import train_rag
@@ -102,6 +103,13 @@ def test_bad_settings_are_refused_before_any_work(
 ) -> None:
     with pytest.raises(InputError, match=message):
         train_rag(questions, *start(), tmp_path / "run", **SMALL | change)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bfloat16_on_a_broken_processor_is_refused(start, questions, tmp_path) -> None:
+    options = SMALL | {"trainer": {"bf16": True}}
+    with processor(tmp_path), pytest.raises(InputError, match="bfloat16 does not run on this"):
+        train_rag(questions, *start(), tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
 
 

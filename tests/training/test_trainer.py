@@ -182,6 +182,7 @@ def test_freezing_needs_separate_towers_and_freezes_one(
     assert not torch.allclose(embed_queries(model, texts), embed_queries(before, texts))
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_mixed_precision_leaves_search_and_losses_in_full(
     start, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:

@@ -51,9 +51,8 @@ def run(chosen: options.Compare) -> None:
         summary = summarise(values)
         folder.finish(start.counts, runs, summary)
     print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
-    print(
-        f"results: {output / RESULTS}\nreport:  open {write_page(output, recipe(flag_values(chosen)))}"
-    )
+    page = write_page(output, recipe(flag_values(chosen)))
+    print(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(

@@ -5,7 +5,13 @@ import os
 import re
 import sys
 from argparse import ArgumentError
+<<<<<<< HEAD
 from collections.abc import Callable, Mapping, Sequence
+=======
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+>>>>>>> h1
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -14,8 +20,14 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+<<<<<<< HEAD
 from unstale.cli import options, options_care, options_correct, options_rag
 from unstale.cli.flags import add_flags, instantiate, known_flags
+=======
+from unstale.bfloat16 import ensure_bfloat16
+from unstale.cli import options, options_care, options_correct, options_data, options_rag
+from unstale.cli.flags import add_flags
+>>>>>>> h1
 from unstale.cli.folders import CONFIG, read_flags
 from unstale.errors import InputError, RunError
 from unstale.locks import release
@@ -146,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
+        _prepare_bfloat16(parsed[name])
         run: Callable[[Any], None] = getattr(import_module(module), function)
         run(chosen)
     except (InputError, OSError) as error:
@@ -167,6 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         release()
     return 0
+
+
+def _prepare_bfloat16(values: Namespace) -> None:
+    """Limit the instruction set if bfloat16 needs that on this CPU; torch is not imported yet.
+
+    Only torch knows whether the run will be on the CPU, so the command itself reports a CPU on
+    which no limit helps, once it has loaded the model.
+    """
+    if values.get("device") in (None, "cpu") and (values.get("trainer") or {}).get("bf16"):
+        with suppress(InputError):
+            ensure_bfloat16()
 
 
 def parse(words: Sequence[str]) -> Namespace:

@@ -8,6 +8,7 @@ from sentence_transformers.base.sampler import BatchSamplers
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from unstale.bfloat16 import ensure_bfloat16
 from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
 from unstale.integrity import read_object
@@ -155,3 +156,5 @@ def check_wrapping(trainer: SentenceTransformerTrainer, loss: nn.Module) -> None
         raise InputError("batch_sampler group_by_label: labels are rows here, and no classes")
     if trainer.args.n_gpu > 1:
         raise InputError("one process for each device: start several with torchrun")
+    if trainer.args.bf16 and trainer.args.device.type == "cpu":
+        ensure_bfloat16()

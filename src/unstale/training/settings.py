@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
+from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
 from unstale.data.dataset import RetrievalDataset
@@ -120,6 +121,8 @@ def check_mining(
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
     check_bounds(settings)
+    if settings.trainer.get("bf16") and model.device.type == "cpu":
+        ensure_bfloat16()
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
         rule = "set CUDA_VISIBLE_DEVICES to one of them, or start a process for each with torchrun"
         raise InputError(f"one process would use only one of the devices: {rule}")
