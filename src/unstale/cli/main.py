@@ -5,13 +5,8 @@ import os
 import re
 import sys
 from argparse import ArgumentError
-<<<<<<< HEAD
 from collections.abc import Callable, Mapping, Sequence
-=======
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import fields
->>>>>>> h1
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -20,14 +15,9 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-<<<<<<< HEAD
+from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_care, options_correct, options_rag
 from unstale.cli.flags import add_flags, instantiate, known_flags
-=======
-from unstale.bfloat16 import ensure_bfloat16
-from unstale.cli import options, options_care, options_correct, options_data, options_rag
-from unstale.cli.flags import add_flags
->>>>>>> h1
 from unstale.cli.folders import CONFIG, read_flags
 from unstale.errors import InputError, RunError
 from unstale.locks import release
