@@ -9,6 +9,7 @@ from jsonargparse import ActionYesNo, ArgumentParser
 
 from unstale import settings as sections
 from unstale.declare import flag
+from unstale.settings import Filters
 
 # What a user looks for first, before the groups.
 FIRST = (
@@ -94,7 +95,7 @@ def flag_values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of
     values: dict[str, Any] = {}
     for declared in fields(chosen):
         value = getattr(chosen, declared.name)
-        values |= asdict(value) if is_dataclass(value) else {declared.name: value}
+        values |= asdict(value) if isinstance(value, Filters) else {declared.name: value}
     return values
 
 
@@ -113,7 +114,7 @@ def known_flags(kind: type) -> list[str]:
     hints, found = get_type_hints(kind), []
     for declared in fields(kind):
         hint = hints[declared.name]
-        found += known_flags(hint) if is_dataclass(hint) else [flag(declared.name)[2:]]
+        found += known_flags(hint) if hint is Filters else [flag(declared.name)[2:]]
     return found
 
 

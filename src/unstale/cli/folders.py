@@ -30,7 +30,7 @@ def open_output(
     overwrite: bool = False,
     resume: bool = False,
     dry: bool = False,
-    needs: Sequence[str | None] = (),
+    needs: Sequence[str | Path | None] = (),
 ) -> Path:
     """Return the folder to write to, made if need be; refuse one that holds something else.
 
@@ -53,7 +53,7 @@ def open_output(
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
     for needed in needs if used and overwrite else ():
-        if needed and place_of(needed).resolve().is_relative_to(folder.resolve()):
+        if needed and place_of(str(needed)).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder

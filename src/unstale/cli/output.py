@@ -17,7 +17,7 @@ from unstale.results import RunResult, write_results
 
 @contextmanager
 def run_folder(
-    command: str, chosen: Output, *, needs: Sequence[str | None] = ()
+    command: str, chosen: Output, *, needs: Sequence[str | Path | None] = ()
 ) -> Iterator["RunFolder"]:
     """Check the output folder of a command, and yield it; nothing is touched before `begin`.
 
@@ -58,7 +58,7 @@ class RunFolder:
         needs: Paths that it reads.
     """
 
-    def __init__(self, command: str, chosen: Output, needs: Sequence[str | None]) -> None:
+    def __init__(self, command: str, chosen: Output, needs: Sequence[str | Path | None]) -> None:
         self.path = Path(chosen.output)
         self.begun = False
         self._command = command
@@ -107,7 +107,7 @@ class RunFolder:
             yield folder
             save_config(folder, self._command, self._chosen)
 
-    def _open(self, *, dry: bool = False, needs: Sequence[str | None] = ()) -> None:
+    def _open(self, *, dry: bool = False, needs: Sequence[str | Path | None] = ()) -> None:
         open_output(
             self._chosen.output,
             overwrite=self._chosen.overwrite,

@@ -7,7 +7,7 @@ Each strategy is declared at the end of its miner's file and registered by one l
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 
@@ -142,7 +142,7 @@ class Strategy:
     cache: Literal["none", "memory", "disk", "rewritten"] = "memory"
     reads: tuple[str, ...] = ()
     negatives: NegativeCounts = NegativeCounts()
-    fixed: dict[str, object] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
     views_all: bool = True
     searches_part: bool = False
     one_process: bool = False

@@ -23,7 +23,7 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
 from unstale.rag.settings import Fusion, Likelihood
 from unstale.training.candidates import gather_queries, membership
-from unstale.training.encode import encode_targets, full_precision
+from unstale.training.encode import Encoding, encode_targets, full_precision
 from unstale.training.record import RunRecord
 
 
@@ -166,7 +166,7 @@ class RetrieverReaderLoss(nn.Module):
                 fresh = view.stale  # as fresh as ever: the encoder does not move
             else:
                 self.record.counters.targets_trained += len(rows)
-                fresh = encode_targets(self.model, self.tokens, rows, unit=self._unit)
+                fresh = encode_targets(self.model, self.tokens, rows, Encoding(self._unit))
         self.record.check_finite("fresh embeddings", fresh, rows)
         return fresh
 

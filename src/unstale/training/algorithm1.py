@@ -24,7 +24,7 @@ from unstale.miners.miner import Queries
 from unstale.miners.negatives import Negatives
 from unstale.training.candidates import choose_candidates
 from unstale.training.card import CITATION
-from unstale.training.encode import encode_queries, encode_targets, full_precision
+from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
 from unstale.training.objectives import SoftmaxScale, TruncatedSoftmax, nested_dims
 from unstale.training.record import RunRecord
 
@@ -74,7 +74,7 @@ class FreshNegativesLoss(nn.Module):
         self.dims = nested_dims(matryoshka_dims, dimension(model))
         self.about: dict[str, Any] = {}  # what the model card says of the run
         self.record = RunRecord()  # the trainer keeps its step
-        self._encoding = {"unit": is_cosine(model), "mini_batch_size": mini_batch_size}
+        self.encoding = Encoding(is_cosine(model), mini_batch_size)
 
     def forward(
         self, features: list[dict[str, Any]], labels: Int[Tensor, "b 2"]
@@ -83,7 +83,7 @@ class FreshNegativesLoss(nn.Module):
         # Sample training data (x, y) ~ X: the trainer did; f(x) is encoded anew at every step.
         query_rows, label = labels.T.contiguous()
         self.record.batch = query_rows.tolist()
-        f = encode_queries(self.model, features[0], **self._encoding)  # (b, d)
+        f = encode_queries(self.model, features[0], self.encoding)  # (b, d)
         self.record.check_finite("query embeddings", f)
         known = torch.from_numpy(self.positives(query_rows.cpu().numpy())).to(label.device)
         queries = Queries(f.detach(), query_rows, known, self.record.step, self.scale.value())
@@ -95,10 +95,10 @@ class FreshNegativesLoss(nn.Module):
         )
 
         # Define P(y|x) over fresh g(y) of the candidates, and P*; compute the task loss from both.
-        g = encode_targets(self.model, self.tokens, candidates.rows, **self._encoding)  # (c, d)
+        g = encode_targets(self.model, self.tokens, candidates.rows, self.encoding)  # (c, d)
         self.record.counters.targets_trained += len(g)
         with full_precision(g):
-            softmax = TruncatedSoftmax(self.scale(), self.dims, bool(self._encoding["unit"]))
+            softmax = TruncatedSoftmax(self.scale(), self.dims, self.encoding.unit)
             if self.negatives.counts.free:
                 seen = self._view(torch.cat([candidates.rows, candidates.free]))
                 task = softmax.split_cross_entropy(f, g, candidates, seen)

@@ -6,7 +6,7 @@ encoded again, with the same dropout. In torch's words, every mini-batch is a ch
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -20,31 +20,33 @@ from unstale.distributed import gather_with_gradients, share, world
 from unstale.encoders.embed import embed
 
 
+@final
+class Encoding(NamedTuple):
+    """How texts are encoded: to unit length or not, and how many at a time (0: all at once)."""
+
+    unit: bool
+    mini_batch_size: int = 0
+
+
 def encode_queries(
-    model: SentenceTransformer,
-    features: dict[str, Any],
-    *,
-    unit: bool,
-    mini_batch_size: int = 0,
+    model: SentenceTransformer, features: dict[str, Any], how: Encoding
 ) -> Float[Tensor, "b d"]:
     """Encode a batch of tokenised queries."""
 
     def some(part: slice) -> Float[Tensor, "m d"]:
         rows = {k: v[part] if torch.is_tensor(v) else v for k, v in features.items()}
-        return embed(model, rows, "query", unit=unit)
+        return embed(model, rows, "query", unit=how.unit)
 
     if "offsets" in features:  # flat tokens: static embeddings, with no activations to save
-        return embed(model, features, "query", unit=unit).float()
-    return in_mini_batches(some, len(features["input_ids"]), mini_batch_size).float()
+        return embed(model, features, "query", unit=how.unit).float()
+    return in_mini_batches(some, len(features["input_ids"]), how.mini_batch_size).float()
 
 
 def encode_targets(
     model: SentenceTransformer,
     tokens: TokenStore,
     rows: Int[Tensor, " c"],
-    *,
-    unit: bool,
-    mini_batch_size: int = 0,
+    how: Encoding,
 ) -> Float[Tensor, "c d"]:
     """Encode targets, an equal share in each process; gradients come from all processes."""
     missing = -len(rows) % world()  # encoded and thrown away, so that shares are equal
@@ -52,9 +54,9 @@ def encode_targets(
     own = padded[share(len(padded))].cpu().numpy().astype(np.int64)
 
     def some(part: slice) -> Float[Tensor, "m d"]:
-        return embed(model, tokens.features(own[part], rows.device), "document", unit=unit)
+        return embed(model, tokens.features(own[part], rows.device), "document", unit=how.unit)
 
-    encoded = gather_with_gradients(in_mini_batches(some, len(own), mini_batch_size))
+    encoded = gather_with_gradients(in_mini_batches(some, len(own), how.mini_batch_size))
     return encoded[: len(rows)].float()
 
 
