@@ -119,7 +119,7 @@ def _fit(
     train: Int[Tensor, " t"],
     loss: FitLoss,
     settings: Settings,
-) -> tuple[Float[Tensor, "n e"], dict[str, float]]:
+) -> tuple[Float[Tensor, "n e"], dict[str, Any]]:
     """Correct all targets by a network that is fitted to the embedded rows."""
     torch.manual_seed(settings.seed)
     early = torch.rand(len(rows)) < 0.1
