@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from subset import cut
 
@@ -52,7 +53,7 @@ class Method:
     """A row of the paper's tables: its flags, and by start what it re-embedded and recalled."""
 
     strategy: str
-    flags: Mapping[str, object]
+    flags: Mapping[str, Any]
     printed: Mapping[str, Sequence[str]]  # start: re-embedded, then recalls parted by spaces
 
 

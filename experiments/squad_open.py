@@ -10,6 +10,7 @@ is in two splits. The corpus has the paragraphs of all. Answers go along, for `u
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from unstale.errors import InputError
 from unstale.files import atomic_folder
@@ -43,7 +44,7 @@ def make(train: Path, dev: Path, output: Path) -> dict[str, int]:
     if output.exists():
         raise InputError(f"{output} is there already")
     corpus: dict[str, dict[str, str]] = {}  # by text: some paragraphs stand twice
-    queries: list[dict] = []
+    queries: list[dict[str, Any]] = []
     qrels: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for path, own in ((train, "train"), (dev, "test")):
         for title, paragraph in _paragraphs(path):
@@ -67,7 +68,7 @@ def make(train: Path, dev: Path, output: Path) -> dict[str, int]:
     return {"targets": len(corpus)} | {split: len(lines) for split, lines in qrels.items()}
 
 
-def _paragraphs(path: Path) -> list[tuple[str, dict]]:
+def _paragraphs(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """Read a file of SQuAD; articles in the order of their titles."""
     try:
         articles = sorted(json.loads(path.read_bytes())["data"], key=lambda a: a["title"])

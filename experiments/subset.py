@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 
 def main() -> None:
@@ -30,24 +31,24 @@ def cut(
     """Write the subset of `data` into `output`."""
     with (data / "corpus.jsonl").open("rb") as lines:
         corpus = [json.loads(line) for line in lines]
-    pages: dict[str, list[dict]] = {}
+    pages: dict[str, list[dict[str, Any]]] = {}
     for record in corpus:
         if most_words is not None and len(record["text"].split()) > most_words:
             continue
         pages.setdefault(record.get("title") or record["_id"], []).append(record)
     order = list(pages)
     random.Random(seed).shuffle(order)
-    kept: dict[str, dict] = {}
+    kept: dict[str, dict[str, Any]] = {}
     for title in order:
         for record in pages[title][: targets - len(kept)]:
             kept[record["_id"]] = record
     asked: set[str] = set()
     (output / "qrels").mkdir(parents=True)
     for file in sorted((data / "qrels").glob("*.tsv")):
-        header, *lines = file.read_text("utf-8").splitlines()
-        lines = [line for line in lines if line.split("\t")[1] in kept]
-        asked |= {line.split("\t")[0] for line in lines}
-        (output / "qrels" / file.name).write_text("\n".join([header, *lines]) + "\n", "utf-8")
+        header, *judged = file.read_text("utf-8").splitlines()
+        judged = [line for line in judged if line.split("\t")[1] in kept]
+        asked |= {line.split("\t")[0] for line in judged}
+        (output / "qrels" / file.name).write_text("\n".join([header, *judged]) + "\n", "utf-8")
     with (output / "corpus.jsonl").open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(r) + "\n" for r in corpus if r["_id"] in kept)
     with (

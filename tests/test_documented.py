@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ def test_code_named_beside_an_equation_exists() -> None:
     named = re.findall(r"`([\w/]+\.py)::([\w.]+)`", text)
     assert len(named) > 25
     for path, name in named:
-        assert name in defined(SRC / path), f"{path} has no {name}"
+        place = ROOT if path.startswith("experiments/") else SRC
+        assert name in defined(place / path), f"{path} has no {name}"
 
 
 def test_every_message_of_the_troubleshooting_can_be_said() -> None:
@@ -149,6 +151,7 @@ def defined(path: Path) -> set[str]:
 
 def messages() -> set[str]:
     """List every piece of text in the source between two values that are filled in."""
-    trees = (ast.parse(path.read_text("utf-8")) for path in SRC.rglob("*.py"))
+    paths = chain(SRC.rglob("*.py"), (ROOT / "experiments").rglob("*.py"))
+    trees = (ast.parse(path.read_text("utf-8")) for path in paths)
     nodes = (node for tree in trees for node in ast.walk(tree))
     return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}

@@ -26,7 +26,7 @@ def test_there_is_one_version() -> None:
     assert __version__ == project["version"] == citation["version"]
     assert citation["license"] == project["license"]
     extras = project["optional-dependencies"]
-    assert {"rag", "faiss", "serve", "offline", "mteb", "dev"} <= extras.keys()
+    assert {"faiss", "offline", "mteb", "dev"} <= extras.keys()
     described = (ROOT / "docs" / "release.md").read_text()
     for name in extras:
         assert f"`{name}`" in described, name
@@ -78,6 +78,7 @@ def test_the_wheel_works_where_nothing_of_ours_is(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for name in ("py.typed", "report/page.css", "serve/page.css"):
         assert f"unstale/{name}" in names
+    assert not [name for name in names if "experiments" in name]  # they are of the checkout only
     assert not [name for name in names if not re.match(r"unstale(-[\d.]+\.dist-info)?/", name)]
     place = tmp_path / "empty"
     venv.create(place, with_pip=False)

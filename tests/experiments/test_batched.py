@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from experiments.studies.batched import Tasks, residual_mlp, start, train_correctors
+from experiments.studies.synthetic import DIM, SHAPES, make_world, parameter_count
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
-from unstale.experiments.batched import Tasks, residual_mlp, start, train_correctors
-from unstale.experiments.synthetic import DIM, SHAPES, make_world, parameter_count
 
 
 def worlds(models: int, n: int = 30):
@@ -36,7 +36,7 @@ def test_computes_what_the_network_computes(shape) -> None:
 
 def test_the_divergence_is_that_of_the_loss() -> None:
     stale, fresh, queries = worlds(3)
-    found = Tasks(stale, fresh, queries, 4.0).divergence(stale)
+    found = Tasks.make(stale, fresh, queries, 4.0).divergence(stale)
     for i in range(3):
         expected = cross_entropy(queries[i], fresh[i], stale[i], 4.0)
         torch.testing.assert_close(found[i], expected, rtol=1e-4, atol=1e-5)
@@ -45,7 +45,7 @@ def test_the_divergence_is_that_of_the_loss() -> None:
 def test_training_together_is_training_alone_by_torchs_adam() -> None:
     stale, fresh, queries = worlds(2)
     begin = start(2, [DIM, 6, DIM], torch.Generator().manual_seed(1))
-    best = train_correctors(Tasks(stale, fresh, queries, 4.0), begin, epochs=12)
+    best = train_correctors(Tasks.make(stale, fresh, queries, 4.0), begin, epochs=12)
     for i in range(2):
         h = as_corrector(begin, i, (6,))
         optimizer = torch.optim.Adam(h.parameters(), 0.03)
@@ -67,7 +67,7 @@ def test_a_task_without_drift_stops_and_the_others_go_on() -> None:
     stale, fresh, queries = worlds(4)
     fresh[1:] = stale[1:]  # nothing to learn: the first loss is the best, patience runs out
     begin = start(4, [DIM, 6, DIM], torch.Generator().manual_seed(1))
-    tasks = Tasks(stale, fresh, queries, 4.0)
+    tasks = Tasks.make(stale, fresh, queries, 4.0)
     best = train_correctors(tasks, begin, epochs=60, patience=3)
     after = tasks.divergence(residual_mlp(best, stale))
     assert after[0] < tasks.divergence(stale)[0] / 2

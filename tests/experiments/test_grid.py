@@ -2,17 +2,14 @@
 
 import json
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from statistics import median
 
 import pytest
 
-from unstale.cli.experiment import EXPERIMENTS
-from unstale.cli.main import main
-from unstale.data.dataset import RetrievalDataset
-from unstale.encoders.load import load_encoder
-from unstale.errors import InputError
-from unstale.experiments import (
+from experiments.registry import find_study
+from experiments.studies import (
     hard_negatives,
     hidden_units,
     quality_per_second,
@@ -20,7 +17,11 @@ from unstale.experiments import (
     starting_points,
     uniform_negatives,
 )
-from unstale.experiments.grid import AS_IT_IS, Study, _arguments
+from experiments.studies.grid import AS_IT_IS, ENCODER_FLAGS, Grid, _arguments
+from unstale.cli.main import main
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.load import load_encoder
+from unstale.errors import InputError
 from unstale.training.cells import CELL, check_cell
 
 SMALL = {
@@ -63,7 +64,7 @@ def results(folder: Path) -> dict:
 def test_rows_are_what_the_cells_measured(study: Path) -> None:
     found = results(study)
     rows = {row["variant"]: row for row in found["tables"][AS_IT_IS]}
-    assert list(rows) == list(uniform_negatives.run.variants)
+    assert list(rows) == list(uniform_negatives.GRID.variants)
     assert found["settings"]["train"] == SMALL  # typed, not text
     for label, row in rows.items():
         own = [cell for cell in found["cells"] if cell["variant"] == label]
@@ -108,8 +109,8 @@ def test_finished_cells_survive(study: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.slow
 def test_two_starts(small: dict, tmp_path: Path) -> None:
     few = {name: {"strategy": name} for name in ("two-round", "corrected")}
-    short = replace(starting_points.run, variants=few, references=())
-    found = short(tmp_path, **(small | {"steps": 6}), seeds=5)
+    short = replace(starting_points.GRID, variants=few, references=()).study()
+    found = short.run(tmp_path, short.read(small | {"steps": 6, "seeds": 5}))
     before = {}
     for start, rows in found["tables"].items():
         (before[start],) = {json.dumps(row["initial_metrics"]) for row in rows}
@@ -121,11 +122,16 @@ def test_two_starts(small: dict, tmp_path: Path) -> None:
     assert "Start: trained for retrieval" in (tmp_path / "table.md").read_text()
 
 
+def recipes(output: Path, **given) -> dict:
+    study = quality_per_second.STUDY
+    return study.run(output, study.read(given))
+
+
 @pytest.mark.slow
 def test_recipes_are_given_the_same_time(small: dict, tmp_path: Path) -> None:
     two = ("in-batch", "corrected")
     given = small | {"steps": 4, "seeds": 1, "recipes": "in-batch; corrected"}
-    found = quality_per_second.run(tmp_path, **given, points=2)
+    found = recipes(tmp_path, **given, points=2)
     timed = results(tmp_path / "timing")
     paces = {name: [c for c in timed["cells"] if c["variant"] == name] for name in two}
     assert {len(cells) for cells in paces.values()} == {3}
@@ -148,27 +154,27 @@ def test_recipes_are_given_the_same_time(small: dict, tmp_path: Path) -> None:
     assert found["embedding_seconds"] == timed["embedding_seconds"]  # embedded once
     assert (tmp_path / "figure.png").stat().st_size > 5_000
     with pytest.raises(InputError, match="not one step of 'in-batch' fits"):
-        quality_per_second.run(tmp_path, **given, seconds=1e-9)
+        recipes(tmp_path, **given, seconds=1e-9)
     with pytest.raises(InputError, match="no recipe 'late', but in-batch; stale"):
-        quality_per_second.run(tmp_path, recipes="corrected;late")
+        recipes(tmp_path, recipes="corrected;late")
     with pytest.raises(InputError, match="seconds must be given"):
-        quality_per_second.run(tmp_path, recipes="in-batch")
+        recipes(tmp_path, recipes="in-batch")
     with pytest.raises(InputError, match="must name a strategy"):
-        quality_per_second.run(tmp_path, more={"late": {"steps": 3}})
+        recipes(tmp_path, more={"late": {"steps": 3}})
 
 
 def test_the_steps_between_two_refreshes_stay() -> None:
-    recipes = {"exhaustive": {"strategy": "exhaustive"}}
-    told = quality_per_second._for_steps(recipes, {"exhaustive": 150}, 300)
+    whole = {"exhaustive": {"strategy": "exhaustive"}}
+    told = quality_per_second._for_steps(whole, {"exhaustive": 150}, 300)
     assert told["exhaustive"]["refresh"] == 40  # 80 in 300 steps are 40 in 150
 
 
-@pytest.mark.parametrize("module", STUDIES, ids=lambda m: m.run.name)
+@pytest.mark.parametrize("module", STUDIES, ids=lambda m: m.GRID.name)
 def test_what_is_declared_can_run_and_be_drawn(
     module, dataset: RetrievalDataset, study: Path, tmp_path: Path
 ) -> None:
-    declared: Study = module.run
-    assert EXPERIMENTS[declared.name] == f"{module.__name__}:run"
+    declared: Grid = module.GRID
+    assert find_study(declared.name) is module.STUDY
     model = load_encoder("tiny", towers="separate", device="cpu")
     for settings in declared.variants.values():
         check_cell(dataset, model, _arguments(settings))
@@ -182,13 +188,17 @@ def test_what_is_declared_can_run_and_be_drawn(
         assert {len(line) for line in declared.paper.rows} == {len(declared.paper.columns)}
 
 
+def test_every_flag_of_the_encoder_is_known_to_a_grid() -> None:
+    assert tuple(signature(load_encoder).parameters)[1:] == ENCODER_FLAGS  # all but its name
+
+
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
         ({"train": {"batch": 8}}, "no setting batch"),
         ({"train": {"resume": True}}, "no setting resume"),
         ({"train": {"batch_size": 100}}, "a batch of 100 needs as many training pairs"),
-        ({"more": {"new": "stale"}}, "'new' must have settings, not 'stale'"),
+        ({"more": {"new": "stale"}}, "--set.more {'new': 'stale'}: expected a mapping of mappings"),
         ({"seeds": "0,0"}, "seeds must be different"),
         ({"more": {"Corrected!": {}}}, "would share a folder"),
         ({"more": {"new": {"strategy": "newest"}}}, "unknown strategy 'newest'"),
@@ -199,5 +209,5 @@ def test_bad_settings_are_named_before_any_work(
     small: dict, tmp_path: Path, changed: dict, rule: str
 ) -> None:
     with pytest.raises(InputError, match=rule):
-        uniform_negatives.run(tmp_path, **(small | changed))
+        uniform_negatives.STUDY.run(tmp_path, uniform_negatives.STUDY.read(small | changed))
     assert not list(tmp_path.iterdir())

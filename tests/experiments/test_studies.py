@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from unstale.data.dataset import RetrievalDataset
-from unstale.errors import InputError
-from unstale.experiments import (
+from experiments.studies import (
     generalization,
     migration,
     small_to_large,
@@ -17,7 +15,13 @@ from unstale.experiments import (
     synthetic_samples,
     toy_circle,
 )
-from unstale.experiments.subset import random_subset
+from experiments.studies.subset import random_subset
+from unstale.data.dataset import RetrievalDataset
+from unstale.errors import InputError
+
+
+def run(module, output: Path, **given) -> dict:
+    return module.STUDY.run(output, module.STUDY.read(given))
 
 
 def test_a_small_subset_is_the_beginning_of_a_larger_one(dataset: RetrievalDataset) -> None:
@@ -34,7 +38,7 @@ def test_a_small_subset_is_the_beginning_of_a_larger_one(dataset: RetrievalDatas
 
 
 def test_parameters_on_a_small_scale(tmp_path: Path) -> None:
-    found = synthetic_parameters.run(tmp_path, fraction=0.02, epochs=40, gains=1)
+    found = run(synthetic_parameters, tmp_path, fraction=0.02, epochs=40, gains=1)
     # "Up to 2 hidden layers of size D, 2D, 4D or 8D" move the targets, and correct them.
     shapes = [[], [8], [16], [32], [64], [8, 8], [16, 16], [32, 32], [64, 64]]
     for kind in ("drift", "hidden"):
@@ -48,7 +52,7 @@ def test_parameters_on_a_small_scale(tmp_path: Path) -> None:
 def test_samples_on_a_small_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_samples, "SHAPES", ((), (32,)))
     monkeypatch.setattr(synthetic_samples, "FRACTIONS", (0.005, 0.1, 1.0))
-    found = synthetic_samples.run(tmp_path, repeats=1, epochs=30)
+    found = run(synthetic_samples, tmp_path, repeats=1, epochs=30)
     assert len(found["curves"]) == 2 * 3
     for curve in found["curves"]:
         assert curve["parameters"] == [72, 552]
@@ -57,7 +61,7 @@ def test_samples_on_a_small_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_circle_is_corrected(tmp_path: Path) -> None:
-    found = toy_circle.run(tmp_path, epochs=150)
+    found = run(toy_circle, tmp_path, epochs=150)
     assert found["kl_corrected"] < found["kl_stale"] / 20
     for mass in found["distributions"].values():
         assert sum(mass) == pytest.approx(1, abs=1e-5)
@@ -69,7 +73,7 @@ def test_the_theorem_holds_with_its_constants(
     monkeypatch.setattr(generalization, "SAMPLES", (40,))
     monkeypatch.setattr(generalization, "WIDTHS", (8,))
     monkeypatch.setattr(generalization, "GAINS", (0.5, 1.5))
-    found = generalization.run(tmp_path, queries=1, epochs=40, signs=2)
+    found = run(generalization, tmp_path, queries=1, epochs=40, signs=2)
     for row in found["rows"]:
         assert row["risk"] <= row["t1"] + row["t2_discrete"] + row["t3"]
         # The two population risks differ by at most the bound times the total variation.
@@ -84,7 +88,7 @@ def test_each_term_of_the_theorem_dominates_where_the_paper_says(
     monkeypatch.setattr(generalization, "SAMPLES", (20,))
     monkeypatch.setattr(generalization, "WIDTHS", (0,))
     monkeypatch.setattr(generalization, "GAINS", (1.5,))
-    found = generalization.run(tmp_path, queries=1, epochs=40, signs=1)
+    found = run(generalization, tmp_path, queries=1, epochs=40, signs=1)
     dominant = {row["pane"]: row["dominant"] for row in found["rows"]}
     assert dominant["samples"] == "t3"  # not enough samples
     assert dominant["gain"] == "t2_discrete"  # very different encoders
@@ -111,17 +115,31 @@ def test_small_to_large_and_migration_end_to_end(
     beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = {"small": "tiny", "large": str(bert_folder)}
-    found = small_to_large.run(
-        tmp_path / "a", data=str(beir), **models, samples=8, max_length=32, hidden=16, epochs=3
+    found = run(
+        small_to_large,
+        tmp_path / "a",
+        data=str(beir),
+        **models,
+        samples=8,
+        max_length=32,
+        hidden=16,
+        epochs=3,
     )
     assert found["unique_targets_embedded"] <= 120
     assert set(found["precision"]) >= {"small model alone", "least squares", "procrustes"}
-    again = small_to_large.run(  # from the vectors that are there
-        tmp_path / "a", data=str(beir), **models, samples=8, max_length=32, hidden=16, epochs=3
+    again = run(  # from the vectors that are there
+        small_to_large,
+        tmp_path / "a",
+        data=str(beir),
+        **models,
+        samples=8,
+        max_length=32,
+        hidden=16,
+        epochs=3,
     )
     assert again["precision"] == found["precision"]
-    moved = migration.run(
-        tmp_path / "b", data=str(beir), old="tiny", new=str(bert_folder), asked=10,
+    moved = run(
+        migration, tmp_path / "b", data=str(beir), old="tiny", new=str(bert_folder), asked=10,
         fractions=(0.7,), resamples=2, method="linear", max_length=32, hidden=16,
     )  # fmt: skip
     (row,) = moved["table"]

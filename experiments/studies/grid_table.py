@@ -8,7 +8,9 @@ from typing import Any, final
 
 from unstale.files import atomic_file
 from unstale.report.markdown import markdown_table, percent
+from unstale.report.summary import summarise
 from unstale.report.table import TERMINAL, p_text
+from unstale.training.cells import Finished
 
 TESTED = "recall@10"  # the metric of p values and gaps in tables
 
@@ -23,7 +25,21 @@ class Paper:
     rows: Sequence[Sequence[str]]
 
 
-def make_row(
+def make_rows(
+    variants: Mapping[str, Mapping[str, Any]],
+    done: Mapping[str, Mapping[int, Finished]],
+    references: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Summarise the cells of one start, by variant and seed: a row a variant."""
+    values = {v: {seed: cell.values for seed, cell in some.items()} for v, some in done.items()}
+    summary = summarise(values, references)
+    return [
+        _row(label, settings, [cell.entry for cell in done[label].values()], summary)
+        for label, settings in variants.items()
+    ]
+
+
+def _row(
     label: str,
     settings: Mapping[str, Any],
     entries: Sequence[Mapping[str, Any]],

@@ -3,21 +3,11 @@
 The paper asks it of exhaustive training only; here corrected training is asked, too.
 """
 
-from pathlib import Path
-from typing import Any
+from experiments.studies.figures import dot_panes
+from experiments.studies.grid import Grid
+from experiments.studies.grid_table import Paper
 
-from unstale.experiments.figures import dots, figure
-from unstale.experiments.grid import AS_IT_IS, Study
-from unstale.experiments.grid_table import Paper
-
-
-def _draw(results: dict[str, Any], path: Path) -> None:
-    with figure(path, columns=2, size=(4.8, 2.6)) as panes:
-        for axes, metric in zip(panes, ("recall@1", "recall@100"), strict=True):
-            dots(axes, results["tables"][AS_IT_IS], metric)
-
-
-run = Study(
+GRID = Grid(
     name="uniform-negatives",
     variants={
         "exhaustive": {"strategy": "exhaustive"},
@@ -26,7 +16,7 @@ run = Study(
         "corrected, no uniform": {"strategy": "corrected", "uniform_negatives": 0},
     },
     references=("exhaustive", "corrected"),
-    draw=_draw,
+    draw=dot_panes("recall@1", "recall@100", height=2.6),
     paper=Paper(
         "NQ dev, exhaustive",
         ("", "R@1", "R@100"),
@@ -38,3 +28,5 @@ run = Study(
         ),
     ),
 )
+
+STUDY = GRID.study()

@@ -7,9 +7,9 @@ does not, stands beside it at the larger widths.
 from pathlib import Path
 from typing import Any
 
-from unstale.experiments.figures import figure, line
-from unstale.experiments.grid import AS_IT_IS, Study
-from unstale.experiments.grid_table import Paper
+from experiments.studies.figures import figure, line, log_ticks
+from experiments.studies.grid import AS_IT_IS, Grid
+from experiments.studies.grid_table import Paper
 
 WIDTHS = (0, 256, 768, 2048, 4096, 8192)
 ROLLING = (768, 2048, 8192)
@@ -34,14 +34,12 @@ def _draw(results: dict[str, Any], path: Path) -> None:
             pace = rows[name]["steps_per_second"]
             speed.axhline(pace, linestyle=style, color="gray", label=name)
         for axes in (quality, speed):
-            axes.set(xscale="log", xlabel="hidden units")
-            axes.set_xticks([max(w, 64) for w in WIDTHS], [str(w) for w in WIDTHS])
-            axes.minorticks_off()
-            axes.legend(fontsize=8)
+            axes.set(xlabel="hidden units")
+            log_ticks(axes, [max(width, 64) for width in WIDTHS], WIDTHS)
         speed.set(yscale="log", ylabel="steps per second")
 
 
-run = Study(
+GRID = Grid(
     name="hidden-units",
     variants={
         "stale": {"strategy": "stale"},
@@ -62,3 +60,5 @@ run = Study(
         ),
     ),
 )
+
+STUDY = GRID.study()

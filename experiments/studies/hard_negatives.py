@@ -6,8 +6,8 @@ The paper has 64 a query and does not vary it.
 from pathlib import Path
 from typing import Any
 
-from unstale.experiments.figures import figure, line
-from unstale.experiments.grid import AS_IT_IS, Study
+from experiments.studies.figures import figure, line, log_ticks
+from experiments.studies.grid import AS_IT_IS, Grid
 
 COUNTS = (1, 2, 4, 8, 16)
 STRATEGIES = ("stale", "corrected")
@@ -22,14 +22,12 @@ def _draw(results: dict[str, Any], path: Path) -> None:
             line(tenth, COUNTS, chosen, "recall@10", name)
             speed.plot(COUNTS, [row["steps_per_second"] for row in chosen], "o-", label=name)
         for axes in (first, tenth, speed):
-            axes.set(xscale="log", xlabel="hard negatives a query")
-            axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
-            axes.minorticks_off()
-            axes.legend(fontsize=8)
+            axes.set(xlabel="hard negatives a query")
+            log_ticks(axes, COUNTS, COUNTS)
         speed.set(ylabel="steps per second")
 
 
-run = Study(
+GRID = Grid(
     name="hard-negatives",
     variants={
         f"{name}, {count}": {"strategy": name, "hard_negatives": count}
@@ -39,3 +37,5 @@ run = Study(
     references=("corrected, 4",),
     draw=_draw,
 )
+
+STUDY = GRID.study()

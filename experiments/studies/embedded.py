@@ -3,6 +3,7 @@
 `FOLDER/targets` is a buffer in small shards; `FOLDER/queries.safetensors` has the queries.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries
+from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import atomic_file
@@ -29,6 +31,25 @@ class Vectors(NamedTuple):
 
     targets: Float[Tensor, "n d"]
     queries: Float[Tensor, "q d"]
+
+
+def embed_with(
+    names: Mapping[str, str],
+    dataset: RetrievalDataset,
+    query_rows: Int[ndarray, " q"],
+    folder: Path,
+    max_length: int,
+) -> dict[str, Vectors]:
+    """Embed the data with several encoders, each in a folder named as its key says."""
+    return {
+        key: embedded(
+            load_encoder(name, query_max_length=max_length, target_max_length=max_length),
+            dataset,
+            query_rows,
+            folder / key,
+        )
+        for key, name in names.items()
+    }
 
 
 def embedded(

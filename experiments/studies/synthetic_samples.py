@@ -4,48 +4,51 @@ A mild and a strong drift; correctors of every size, trained on fractions of the
 """
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from tqdm import tqdm
 
-from unstale.errors import InputError
-from unstale.experiments.batched import EPOCHS, Tasks, residual_mlp, start, train_correctors
-from unstale.experiments.figures import figure, need_matplotlib
-from unstale.experiments.synthetic import (
-    DIM,
+from experiments.studies import declare
+from experiments.studies.batched import EPOCHS, residual_mlp
+from experiments.studies.figures import figure
+from experiments.studies.study import Study
+from experiments.studies.synthetic import (
     SCALE,
     SHAPES,
     TARGETS,
     World,
-    divergence,
+    held_out_divergence,
+    make_tasks,
     make_world,
     parameter_count,
+    shape_generator,
+    train_shape,
 )
-from unstale.files import write_json
 
 FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 SMALL = 0.1  # fractions up to this one use all repeats; larger ones, which vary less, half of them
 PANES = {"somewhat stale": ((64, 64), 0.9), "significantly stale": ((64, 64), 1.5)}
 
 
-def run(output: Path, *, seed: int = 0, repeats: int = 4, epochs: int = EPOCHS) -> dict[str, Any]:
-    """Train every shape of corrector on every fraction; write results.json and figure.png.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study."""
 
-    Args:
-        output: The folder to write to.
-        seed: Of worlds, samples and correctors.
-        repeats: Worlds to a pane; the figure shows their mean.
-        epochs: The most epochs.
-    """
-    need_matplotlib()
-    if repeats < 1:
-        raise InputError(f"repeats must be at least 1, got {repeats}")
-    began, used_before = time.perf_counter(), time.process_time()
+    seed: int = declare.seed("The seed of worlds, samples and correctors.")
+    repeats: int = declare.count(4, "The number of worlds in a pane; the figure shows their mean.")
+    epochs: int = declare.count(EPOCHS, "The largest number of epochs.")
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Train every shape of corrector on every fraction of the targets."""
+    used_before, repeats = time.process_time(), settings.repeats
     panes = [name for name in PANES for _ in range(repeats)]
     worlds = [
-        make_world(*PANES[name], seed=100 + 1000 * seed + i % repeats)
+        make_world(*PANES[name], seed=100 + 1000 * settings.seed + i % repeats)
         for i, name in enumerate(panes)
     ]
     points = []
@@ -55,48 +58,34 @@ def run(output: Path, *, seed: int = 0, repeats: int = 4, epochs: int = EPOCHS) 
             i for i in range(len(worlds)) if fraction <= SMALL or i % repeats < (repeats + 1) // 2
         ]
         some, names = [worlds[i] for i in used], [panes[i] for i in used]
-        found = _corrected(some, shape, fraction, epochs, seed)
+        found = _corrected(some, shape, fraction, settings)
         points += [
             {"pane": pane, "fraction": fraction, "targets": round(fraction * TARGETS)}
             | {"hidden": list(shape), "parameters": parameter_count(shape)}
             | {"kl_stale": world.staleness, "kl_corrected": kl, "kl_training": trained}
             for pane, world, (kl, trained) in zip(names, some, found, strict=True)
         ]
-    curves = _curves(points)
-    results = {
-        "experiment": "synthetic-samples",
-        "settings": {"seed": seed, "repeats": repeats, "epochs": epochs, "scale": SCALE},
+    return {
+        "settings": asdict(settings) | {"scale": SCALE},
         "points": points,
-        "curves": curves,
+        "curves": _curves(points),
         "summary": _summary(points),
-        "seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - used_before,
     }
-    write_json(output / "results.json", results)
-    _draw(curves, output / "figure.png")
-    return results
 
 
 def _corrected(
-    worlds: list[World], shape: tuple[int, ...], fraction: float, epochs: int, seed: int
+    worlds: list[World], shape: tuple[int, ...], fraction: float, settings: Settings
 ) -> list[tuple[float, float]]:
     """Return KL(P || P_h) over all targets on unseen queries, and over what it was trained on."""
-    generator = torch.Generator().manual_seed(seed + len(shape) + sum(shape))
-    rows = [
-        torch.randperm(TARGETS, generator=generator)[: round(fraction * TARGETS)] for _ in worlds
-    ]
-    tasks = Tasks(
-        torch.stack([w.stale[r] for w, r in zip(worlds, rows, strict=True)]),
-        torch.stack([w.fresh[r] for w, r in zip(worlds, rows, strict=True)]),
-        torch.stack([w.queries for w in worlds]),
-        SCALE,
-    )
-    best = train_correctors(tasks, start(len(worlds), [DIM, *shape, DIM], generator), epochs=epochs)
+    generator = shape_generator(shape, settings.seed)
+    some = round(fraction * TARGETS)
+    rows = [torch.randperm(TARGETS, generator=generator)[:some] for _ in worlds]
+    tasks = make_tasks(worlds, rows)
+    best = train_shape(tasks, shape, settings.epochs, generator)
     with torch.no_grad():
         trained = tasks.divergence(residual_mlp(best, tasks.stale)).tolist()
-        corrected = residual_mlp(best, torch.stack([w.stale for w in worlds]))
-    found = [divergence(w.held_out, w.fresh, h) for w, h in zip(worlds, corrected, strict=True)]
-    return list(zip(found, trained, strict=True))
+    return list(zip(held_out_divergence(worlds, best), trained, strict=True))
 
 
 def _curves(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -134,7 +123,8 @@ def _summary(points: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def _draw(curves: list[dict[str, Any]], path: Path) -> None:
+def _draw(results: dict[str, Any], path: Path) -> None:
+    curves = results["curves"]
     with figure(path, columns=len(PANES), size=(4.6, 4.2)) as panes:
         for axes, name in zip(panes, PANES, strict=True):
             here = [c for c in curves if c["pane"] == name]
@@ -152,3 +142,6 @@ def _draw(curves: list[dict[str, Any]], path: Path) -> None:
             axes.set(xscale="log", yscale="log", title=title, xlabel="parameters of h")
         panes[0].set_ylabel("KL(P ‖ P_h)")
         panes[-1].legend(title="targets used", fontsize=8)
+
+
+STUDY = Study("synthetic-samples", Settings, measure, _draw)

@@ -1,6 +1,6 @@
 """Figures of the experiments: matplotlib, asked for only when one is drawn."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -42,6 +42,26 @@ def dots(axes: Any, rows: Sequence[Mapping[str, Any]], metric: str) -> None:  # 
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set(xlabel=f"{SHOWN[metric]}, %", ylim=(len(rows) - 0.5, -0.5))
+
+
+def dot_panes(*metrics: str, height: float) -> Callable[[dict[str, Any], Path], None]:
+    """Return what draws a grid of one start: a pane of dots for each metric."""
+
+    def draw(results: dict[str, Any], path: Path) -> None:
+        ((_, rows),) = results["tables"].items()
+        with figure(path, columns=len(metrics), size=(4.8, height)) as panes:
+            for axes, metric in zip(panes, metrics, strict=True):
+                dots(axes, rows, metric)
+
+    return draw
+
+
+def log_ticks(axes: Any, places: Sequence[int], numbers: Sequence[int]) -> None:  # noqa: ANN401
+    """Put numbers, and no others, on a logarithmic x axis; add the legend."""
+    axes.set(xscale="log")
+    axes.set_xticks(places, [str(number) for number in numbers])
+    axes.minorticks_off()
+    axes.legend(fontsize=8)
 
 
 def line(

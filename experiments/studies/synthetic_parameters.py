@@ -4,87 +4,70 @@ Many drifts, each corrected by every shape of h: KL(P || P_stale) against KL(P |
 """
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from tqdm import tqdm
 
-from unstale.errors import InputError
-from unstale.experiments.batched import EPOCHS, Tasks, residual_mlp, start, train_correctors
-from unstale.experiments.figures import figure, need_matplotlib
-from unstale.experiments.synthetic import (
-    DIM,
+from experiments.studies import declare
+from experiments.studies.batched import EPOCHS
+from experiments.studies.figures import figure
+from experiments.studies.study import Study
+from experiments.studies.synthetic import (
     SCALE,
     SHAPES,
     TARGETS,
-    World,
-    divergence,
+    held_out_divergence,
+    make_tasks,
     make_world,
     parameter_count,
+    shape_generator,
+    train_shape,
 )
-from unstale.files import write_json
+from unstale.errors import InputError
 
 GAINS = (0.5, 1.0, 1.5)
 
 
-def run(
-    output: Path, *, seed: int = 0, fraction: float = 0.25, epochs: int = EPOCHS, gains: int = 3
-) -> dict[str, Any]:
-    """Train every shape of corrector on every drift; write results.json and figure.png.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study."""
 
-    Args:
-        output: The folder to write to.
-        seed: Of worlds, samples and correctors.
-        fraction: Of the targets, the part that trains; the divergence is over all of them.
-        epochs: The most epochs.
-        gains: How many variances of the drift, at most three.
-    """
-    need_matplotlib()
-    if not 0 < fraction <= 1 or not 1 <= gains <= len(GAINS):
-        raise InputError(f"fraction {fraction} must be in (0, 1], gains {gains} in 1..{len(GAINS)}")
-    began, used_before = time.perf_counter(), time.process_time()
-    kinds = [(drift, gain) for drift in SHAPES for gain in GAINS[:gains]]
-    worlds = [make_world(*kind, seed=1000 * seed + i) for i, kind in enumerate(kinds)]
-    rows = torch.randperm(TARGETS, generator=torch.Generator().manual_seed(seed))
-    rows = rows[: round(fraction * TARGETS)]
-    tasks = Tasks(
-        torch.stack([w.stale[rows] for w in worlds]),
-        torch.stack([w.fresh[rows] for w in worlds]),
-        torch.stack([w.queries for w in worlds]),
-        SCALE,
-    )
+    seed: int = declare.seed("The seed of worlds, samples and correctors.")
+    fraction: float = declare.part(0.25, "The part of the targets that trains; all are measured.")
+    epochs: int = declare.count(EPOCHS, "The largest number of epochs.")
+    gains: int = declare.count(3, "The number of variances of the drift.", most=len(GAINS))
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Train every shape of corrector on every drift."""
+    used = round(settings.fraction * TARGETS)
+    if used < 1:
+        raise InputError(f"--set.fraction {settings.fraction} of {TARGETS} targets leaves none")
+    used_before = time.process_time()
+    kinds = [(drift, gain) for drift in SHAPES for gain in GAINS[: settings.gains]]
+    worlds = [make_world(*kind, seed=1000 * settings.seed + i) for i, kind in enumerate(kinds)]
+    rows = torch.randperm(TARGETS, generator=torch.Generator().manual_seed(settings.seed))
+    tasks = make_tasks(worlds, [rows[:used]] * len(worlds))
     staleness = [w.staleness for w in worlds]
     points = []
     for shape in tqdm(SHAPES, desc="shapes of h"):
-        found = _corrected(worlds, tasks, shape, epochs, seed)
+        generator = shape_generator(shape, settings.seed)
+        found = held_out_divergence(worlds, train_shape(tasks, shape, settings.epochs, generator))
         points += [
             {"drift": list(kind[0]), "gain": kind[1], "hidden": list(shape)}
             | {"parameters": parameter_count(shape), "kl_stale": s, "kl_corrected": kl}
             for kind, s, kl in zip(kinds, staleness, found, strict=True)
         ]
-    results = {
-        "experiment": "synthetic-parameters",
-        "settings": {"seed": seed, "fraction": fraction, "epochs": epochs, "scale": SCALE},
+    return {
+        "settings": asdict(settings) | {"scale": SCALE},
         "points": points,
         "summary": _summary(points),
-        "seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - used_before,
     }
-    write_json(output / "results.json", results)
-    _draw(points, output / "figure.png")
-    return results
-
-
-def _corrected(
-    worlds: list[World], tasks: Tasks, shape: tuple[int, ...], epochs: int, seed: int
-) -> list[float]:
-    """Train one shape on all worlds at once; return KL(P || P_h) on queries it never saw."""
-    generator = torch.Generator().manual_seed(seed + len(shape) + sum(shape))
-    best = train_correctors(tasks, start(len(worlds), [DIM, *shape, DIM], generator), epochs=epochs)
-    with torch.no_grad():
-        corrected = residual_mlp(best, torch.stack([w.stale for w in worlds]))
-    return [divergence(w.held_out, w.fresh, h) for w, h in zip(worlds, corrected, strict=True)]
 
 
 def _summary(points: list[dict[str, Any]]) -> dict[str, float]:
@@ -108,7 +91,8 @@ def _summary(points: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def _draw(points: list[dict[str, Any]], path: Path) -> None:
+def _draw(results: dict[str, Any], path: Path) -> None:
+    points = results["points"]
     with figure(path, size=(6.0, 4.4)) as axes:
         counts = [p["parameters"] for p in points]
         drawn = axes.scatter(
@@ -124,3 +108,6 @@ def _draw(points: list[dict[str, Any]], path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="KL(P ‖ P_stale)", ylabel="KL(P ‖ P_h)")
         axes.legend(loc="upper left")
         axes.figure.colorbar(drawn, label="parameters of h")
+
+
+STUDY = Study("synthetic-parameters", Settings, measure, _draw)

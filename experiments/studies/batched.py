@@ -5,6 +5,7 @@ the same shape are not. Each stops on its own, by the paper's rule, and leaves t
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
@@ -52,26 +53,32 @@ def residual_mlp(parameters: Parameters, stale: Float[Tensor, "m n d"]) -> Float
 
 
 @final
+@dataclass(frozen=True)
 class Tasks:
-    """Pairs of stale and fresh targets with queries, one task to each corrector."""
+    """Stale targets, queries and what their true distribution asks for, one task a corrector."""
 
-    def __init__(
-        self,
+    stale: Float[Tensor, "m n d"]
+    queries: Float[Tensor, "m q d"]
+    scale: float
+    entropy: Float[Tensor, " m"]
+    pull: Float[Tensor, "m n d"]
+
+    @classmethod
+    def make(
+        cls,
         stale: Float[Tensor, "m n d"],
         fresh: Float[Tensor, "m n d"],
         queries: Float[Tensor, "m q d"],
         scale: float,
-    ) -> None:
-        self.stale = stale
-        self.fresh = fresh
-        self.queries = queries
-        self.scale = scale
+    ) -> "Tasks":
+        """Make tasks of pairs of stale and fresh targets with queries."""
         logits = scale * torch.bmm(queries, fresh.transpose(1, 2))
         true = torch.log_softmax(logits, dim=2)
         # KL(P || P_h) = -H(P) - E_P[logit_h] + log Z_h, and the middle term is linear in h: only
         # log Z_h needs a pass over queries x targets at each step.
-        self.entropy = -(true.exp() * true).sum(dim=2).mean(dim=1)
-        self.pull = scale * torch.bmm(true.exp().transpose(1, 2), queries) / queries.shape[1]
+        entropy = -(true.exp() * true).sum(dim=2).mean(dim=1)
+        pull = scale * torch.bmm(true.exp().transpose(1, 2), queries) / queries.shape[1]
+        return cls(stale, queries, scale, entropy, pull)
 
     def __len__(self) -> int:
         """Count the tasks."""
@@ -85,11 +92,13 @@ class Tasks:
 
     def take(self, chosen: Int[Tensor, " k"]) -> "Tasks":
         """Keep some of the tasks."""
-        kept = object.__new__(Tasks)
-        kept.scale = self.scale
-        for name in ("stale", "fresh", "queries", "entropy", "pull"):
-            setattr(kept, name, getattr(self, name)[chosen])
-        return kept
+        return Tasks(
+            self.stale[chosen],
+            self.queries[chosen],
+            self.scale,
+            self.entropy[chosen],
+            self.pull[chosen],
+        )
 
 
 def train_correctors(

@@ -4,35 +4,37 @@ What drifts is the angle, unevenly; the corrector is a small residual MLP in the
 """
 
 import math
-import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from experiments.studies import declare
+from experiments.studies.figures import figure
+from experiments.studies.study import Study
 from unstale.corrector.fit import fit
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
-from unstale.experiments.figures import figure, need_matplotlib
-from unstale.files import write_json
 
 SCALE = 20.0  # the caption's beta
 TARGETS, QUERIES = 64, 64
 
 
-def run(output: Path, *, seed: int = 0, epochs: int = 600) -> dict[str, Any]:
-    """Correct a circle; write results.json and figure.png.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study."""
 
-    Args:
-        output: The folder to write to.
-        seed: Of the corrector and of the queries.
-        epochs: The most epochs.
-    """
-    need_matplotlib()
-    began = time.perf_counter()
-    torch.manual_seed(seed)
+    seed: int = declare.seed("The seed of the corrector and of the queries.")
+    epochs: int = declare.count(600, "The largest number of epochs.")
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Correct a circle."""
+    torch.manual_seed(settings.seed)
     angles = torch.linspace(0, 2 * math.pi, TARGETS + 1)[:-1]
     stale = on_circle(angles)
     fresh = on_circle(angles + 0.6 + 0.5 * torch.sin(2 * angles))
@@ -40,7 +42,7 @@ def run(output: Path, *, seed: int = 0, epochs: int = 600) -> dict[str, Any]:
     corrector = Corrector(2, (32,))
     fitted = fit(
         corrector, stale, fresh, loss="ce", queries=queries, scale=SCALE, anchor=1.0,
-        learning_rate=0.01, epochs=epochs,
+        learning_rate=0.01, epochs=settings.epochs,
     )  # fmt: skip
     with torch.no_grad():
         corrected = corrector(stale)
@@ -48,20 +50,15 @@ def run(output: Path, *, seed: int = 0, epochs: int = 600) -> dict[str, Any]:
     seen = {"true": fresh, "stale": stale, "corrected": corrected}
     mass = {k: torch.softmax(SCALE * point @ v.T, dim=1)[0].tolist() for k, v in seen.items()}
     unseen = on_circle(2 * math.pi * torch.rand(256))
-    results = {
-        "experiment": "toy-circle",
-        "settings": {"seed": seed, "epochs": epochs, "scale": SCALE, "targets": TARGETS},
+    return {
+        "settings": asdict(settings) | {"scale": SCALE, "targets": TARGETS},
         "kl_stale": cross_entropy(unseen, fresh, stale, SCALE).item(),
         "kl_corrected": cross_entropy(unseen, fresh, corrected, SCALE).item(),
         "epochs_run": fitted.epochs,
         "targets": {k: v.tolist() for k, v in seen.items()},
         "query": point[0].tolist(),
         "distributions": mass,
-        "seconds": time.perf_counter() - began,
     }
-    write_json(output / "results.json", results)
-    _draw(results, output / "figure.png")
-    return results
 
 
 def on_circle(angles: Float[Tensor, " n"]) -> Float[Tensor, "n 2"]:
@@ -90,3 +87,6 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         plane.legend(loc="center", fontsize=8)
         bars.set(xlabel="target", ylabel=f"P(y | x) at scale {results['settings']['scale']:.0f}")
         bars.legend(fontsize=8)
+
+
+STUDY = Study("toy-circle", Settings, measure, _draw)

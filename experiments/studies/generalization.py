@@ -5,22 +5,25 @@ printed, bounded, since the theorem's concentration needs a bound. Training targ
 the stale softmax P_stale(y|x), as the theorem has it.
 """
 
-import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from tqdm import tqdm
 
-from unstale.errors import InputError
-from unstale.experiments.figures import figure, need_matplotlib
-from unstale.experiments.synthetic import DIM, SCALE, World, make_world
-from unstale.files import write_json
+from experiments.studies import declare
+from experiments.studies.figures import figure
+from experiments.studies.study import Study
+from experiments.studies.synthetic import DIM, SCALE, World, make_world
 
 BOUND = 1.0  # of the loss
 BALL = 3.0  # the class H: correctors whose weight matrices have at most this Frobenius norm each
@@ -33,26 +36,19 @@ SOFT = {"samples": 1280, "gain": 1.1, "scale": 1.0}
 EMD_TARGETS = 100  # the Euclidean Wasserstein distance is solved over so many likely targets
 
 
-def run(
-    output: Path, *, seed: int = 0, queries: int = 3, epochs: int = 300, signs: int = 4
-) -> dict[str, Any]:
-    """Measure the terms as samples, width and drift vary; write results.json and figure.png.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study."""
 
-    Args:
-        output: The folder to write to.
-        seed: Of worlds, samples, signs and correctors.
-        queries: Over how many queries, each a theorem of its own, to average.
-        epochs: Of every fit.
-        signs: Draws of random signs for the Rademacher complexity.
-    """
-    need_matplotlib()
-    try:
-        import scipy  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "the Wasserstein distance needs scipy: pip install 'unstale[report]'"
-        ) from None
-    began = time.perf_counter()
+    seed: int = declare.seed("The seed of worlds, samples, signs and correctors.")
+    queries: int = declare.count(3, "The queries to average over, each a theorem of its own.")
+    epochs: int = declare.count(300, "The number of epochs of every fit.")
+    signs: int = declare.count(4, "The draws of random signs for the Rademacher complexity.")
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Measure the terms as samples, width and drift vary."""
     panes = {
         "samples": [BASE | {"samples": n} for n in SAMPLES],
         "width": [BASE | {"width": w} for w in WIDTHS],
@@ -60,17 +56,15 @@ def run(
         "soft": [SOFT | {"width": w} for w in WIDTHS],
     }
     rows = []
-    for pane, setting in tqdm([(p, s) for p, some in panes.items() for s in some]):
-        world = make_world(DRIFT, setting["gain"], seed)
-        found = [_terms(world, q, setting, epochs, signs, seed) for q in range(queries)]
+    for pane, point in tqdm([(p, s) for p, some in panes.items() for s in some]):
+        world = make_world(DRIFT, point["gain"], settings.seed)
+        found = [_terms(world, query, point, settings) for query in range(settings.queries)]
         mean = {k: float(np.mean([f[k] for f in found])) for k in found[0]}
         terms = {t: mean[t] for t in ("t1", "t2_discrete", "t3")}
         dominant = max(terms, key=lambda t: terms[t])
-        rows.append({"pane": pane, **setting, **mean, "dominant": dominant})
-    results = {
-        "experiment": "generalization",
-        "settings": {"seed": seed, "queries": queries, "epochs": epochs, "signs": signs}
-        | {"bound": BOUND, "ball": BALL, "delta": DELTA},
+        rows.append({"pane": pane, **point, **mean, "dominant": dominant})
+    return {
+        "settings": asdict(settings) | {"bound": BOUND, "ball": BALL, "delta": DELTA},
         "rows": rows,
         "summary": {
             f"n {r['samples']}, width {r['width']}, gain {r['gain']}, scale {r['scale']:.0f}": ""
@@ -78,29 +72,26 @@ def run(
             f"<= {r['t1']:.3f} + {r['t2_discrete']:.3f} + {r['t3']:.3f}, {r['dominant']} dominates"
             for r in rows
         },
-        "seconds": time.perf_counter() - began,
     }
-    write_json(output / "results.json", results)
-    _draw(rows, output / "figure.png")
-    return results
 
 
 def _terms(
-    world: World, query: int, setting: dict[str, Any], epochs: int, signs: int, seed: int
+    world: World, query: int, point: Mapping[str, Any], settings: Settings
 ) -> dict[str, float]:
-    x, scale = world.queries[query], setting["scale"]
-    samples, width = setting["samples"], setting["width"]
+    x, scale = world.queries[query], point["scale"]
+    samples, width = point["samples"], point["width"]
     stale_mass = torch.softmax(scale * world.stale @ x, dim=0)
     true_mass = torch.softmax(scale * world.fresh @ x, dim=0)
-    generator = torch.Generator().manual_seed(seed + 17 * query)
+    generator = torch.Generator().manual_seed(settings.seed + 17 * query)
     drawn = torch.multinomial(stale_mass, samples, replacement=True, generator=generator)
-    best = _fit(world.stale[drawn], world.fresh[drawn], width, epochs, generator, None)
+    stale, fresh = world.stale[drawn], world.fresh[drawn]
+    best = _fit(stale, fresh, width, settings.epochs, generator, None)
     loss = _losses(best, world.stale, world.fresh)
     complexity = []
-    for _ in range(signs):
+    for _ in range(settings.signs):
         sign = 2.0 * torch.randint(2, (samples,), generator=generator) - 1
-        widest = _fit(world.stale[drawn], world.fresh[drawn], width, epochs, generator, sign)
-        correlated = sign @ _losses(widest, world.stale[drawn], world.fresh[drawn])
+        widest = _fit(stale, fresh, width, settings.epochs, generator, sign)
+        correlated = sign @ _losses(widest, stale, fresh)
         complexity.append(abs(correlated.item()) / samples)
     variation = 0.5 * (true_mass - stale_mass).abs().sum().item()
     drift = (world.fresh - world.stale).norm(dim=1)
@@ -163,9 +154,6 @@ def _wasserstein(
 
     Mass beyond the likeliest targets is dropped and the rest renormalised.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix
-
     kept = (true + stale).topk(min(EMD_TARGETS, len(true))).indices
     p, q = ((m[kept] / m[kept].sum()).double().numpy() for m in (true, stale))
     cost = torch.cdist(places[kept], places[kept]).double().numpy()
@@ -183,7 +171,7 @@ def _wasserstein(
     return float(solved.fun)
 
 
-def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+def _draw(results: dict[str, Any], path: Path) -> None:
     names = {
         "samples": ("samples", "samples n"),
         "width": ("width", "hidden width of h"),
@@ -192,7 +180,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     }
     with figure(path, columns=len(names), size=(3.2, 3.6)) as panes:
         for axes, (pane, (name, label)) in zip(panes, names.items(), strict=True):
-            here = [r for r in rows if r["pane"] == pane]
+            here = [r for r in results["rows"] if r["pane"] == pane]
             places: Float[ndarray, " k"] = np.arange(len(here), dtype=float)
             below = np.zeros(len(here))
             for term, short in (("t1", "T1"), ("t2_discrete", "T2"), ("t3", "T3")):
@@ -203,3 +191,6 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
             axes.set(xlabel=label, xticks=places, xticklabels=[str(r[name]) for r in here])
         panes[0].set_ylabel("bounded loss")
         panes[-1].legend(fontsize=8)
+
+
+STUDY = Study("generalization", Settings, measure, _draw)

@@ -7,22 +7,25 @@ seconds, with a learning rate that has decayed when they are over.
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, final
 
+from experiments.studies import declare
+from experiments.studies.figures import figure
+from experiments.studies.grid import AS_IT_IS, Grid, GridSettings, Variant
+from experiments.studies.study import Study
 from unstale.errors import InputError
-from unstale.experiments.figures import figure
-from unstale.experiments.grid import AS_IT_IS, Settings, Study
 from unstale.files import atomic_folder
 from unstale.report.table import SHOWN
 from unstale.training.strategies import find_strategy
 
+NAME = "quality-per-second"
 REFERENCE = "corrected"  # whose steps set the time, unless it is given
-REFRESHES = (
-    80  # over the steps of the reference, so that the steps between two are the same for all
-)
-RECIPES: dict[str, Settings] = {
+# Over the steps of the reference, so that the steps between two are the same for all.
+REFRESHES = 80
+RECIPES: dict[str, Variant] = {
     "in-batch": {"strategy": "in-batch"},
     "stale": {"strategy": "stale"},
     REFERENCE: {"strategy": "corrected"},
@@ -34,69 +37,71 @@ RECIPES: dict[str, Settings] = {
 }
 
 
-def run(
-    output: Path,
-    *,
-    data: str = "docstrings",
-    model: str = "tiny",
-    seeds: str | int = "0,1",
-    steps: int = 300,
-    seconds: float | None = None,
-    recipes: str = "",
-    rounds: int = 3,
-    points: int = 10,
-    split: str = "dev",
-    train: dict[str, Any] | None = None,
-    more: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Train every recipe for the same time; write results.json, table.md and figure.png.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study: those of a grid, and what sets the time."""
 
-    Args:
-        output: The folder to write to.
-        data: A folder in BEIR layout, or a built-in set.
-        model: `tiny`, a folder, or a hub name.
-        seeds: Parted by commas; every recipe is trained once for each.
-        steps: Optimizer steps of `corrected`, whose time all others are given.
-        seconds: That time instead, of embedding and training.
-        recipes: Which to train, parted by semicolons; by default all.
-        rounds: How often to time each recipe, in turn.
-        points: How often to measure on the way.
-        split: Where to measure.
-        train: Flags of `unstale train` for all recipes; what a recipe sets wins.
-        more: Further recipes by label, each with arguments of `train`.
-    """
-    known: dict[str, Any] = {**RECIPES, **(more or {})}
-    for label, own in known.items():
-        if not isinstance(own, Mapping) or "strategy" not in own:
-            raise InputError(f"the recipe {label!r} must name a strategy: {own!r}")
-    wanted = [label.strip() for label in recipes.split(";")] if recipes else list(known)
-    if seconds is None and REFERENCE not in wanted:
-        raise InputError(f"without {REFERENCE!r} among the recipes, seconds must be given")
-    for label in wanted:
-        if label not in known:
-            raise InputError(f"there is no recipe {label!r}, but {'; '.join(known)}")
-    chosen = {label: known[label] for label in wanted}
-    given: dict[str, Any] = {"data": data, "model": model, "split": split}
+    data: str = declare.text("docstrings", "A dataset in any format that unstale reads.")
+    model: str = declare.text("tiny", "`tiny`, a model folder, or a hub name.")
+    seeds: tuple[int, ...] = declare.seeds((0, 1), "Every recipe is trained once for each seed.")
+    steps: int = declare.count(300, "The steps of `corrected`, whose time all others are given.")
+    seconds: float | None = declare.positive(None, "The time of embedding and training instead.")
+    recipes: str = declare.text("", "Which recipes, separated by semicolons; by default all.")
+    rounds: int = declare.count(3, "How often each recipe is timed, in turn.")
+    points: int = declare.count(10, "How often to measure during a training.")
+    split: str = declare.text("dev", "The split to measure.")
+    train: Variant = declare.mapping("Flags of `unstale train`; what a recipe sets wins.")
+    more: Mapping[str, Variant] = declare.mappings("Further recipes, each with such flags.")
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Time every recipe; then train each for the same time."""
+    chosen, steps = _choose(settings), settings.steps
     short = max(5, steps // 10)
-    timing = Study("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps), _no_figure)
-    alone = {**(train or {}), "probe_queries": 1, "probe_targets": 1}
-    timed = timing(output / "timing", **given, seeds=",".join(map(str, range(rounds))), train=alone)
-    fitted = _fit_steps(timed, chosen, steps, seconds)
+    timing = Grid("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps)).study()
+    same = GridSettings(
+        data=settings.data,
+        model=settings.model,
+        seeds=settings.seeds,
+        steps=steps,
+        split=settings.split,
+        train=settings.train,
+    )
+    alone = {**settings.train, "probe_queries": 1, "probe_targets": 1}
+    rounds = replace(same, seeds=tuple(range(settings.rounds)), train=alone)
+    timed = timing.run(output / "timing", rounds)
+    fitted = _fit_steps(timed, chosen, steps, settings.seconds)
     if not (output / "buffer").exists():  # the same start: embedded once
         with atomic_folder(output / "buffer") as folder:
             shutil.copytree(output / "timing" / "buffer", folder, dirs_exist_ok=True)
     variants = {
-        label: {"eval_steps": max(1, fitted[label] // points), **own}
+        label: {"eval_steps": max(1, fitted[label] // settings.points), **own}
         for label, own in _for_steps(chosen, fitted, steps).items()
     }
     references = tuple(label for label in ("in-batch", REFERENCE) if label in chosen)
-    study = Study("quality-per-second", variants, _draw, references=references)
-    return study(output, **given, seeds=seeds, steps=steps, train=train)
+    return Grid(NAME, variants, references=references).measure(output, same)
+
+
+def _choose(settings: Settings) -> dict[str, Variant]:
+    """Return the recipes that were asked for."""
+    known: dict[str, Variant] = {**RECIPES, **settings.more}
+    for label, own in known.items():
+        if "strategy" not in own:
+            raise InputError(f"the recipe {label!r} must name a strategy: {own!r}")
+    asked = settings.recipes
+    wanted = [label.strip() for label in asked.split(";")] if asked else list(known)
+    if settings.seconds is None and REFERENCE not in wanted:
+        raise InputError(f"without {REFERENCE!r} among the recipes, seconds must be given")
+    for label in wanted:
+        if label not in known:
+            raise InputError(f"there is no recipe {label!r}, but {'; '.join(known)}")
+    return {label: known[label] for label in wanted}
 
 
 def _for_steps(
-    recipes: Mapping[str, Settings], lengths: Mapping[str, int], steps: int
-) -> dict[str, Settings]:
+    recipes: Mapping[str, Variant], lengths: Mapping[str, int], steps: int
+) -> dict[str, Variant]:
     """Set the length of each recipe; the steps between two refreshes stay, and no meter reads."""
     return {
         label: {"refresh": round(REFRESHES * lengths[label] / steps), **own}
@@ -106,7 +111,7 @@ def _for_steps(
 
 
 def _fit_steps(
-    timed: dict[str, Any], recipes: Mapping[str, Settings], steps: int, seconds: float | None
+    timed: dict[str, Any], recipes: Mapping[str, Variant], steps: int, seconds: float | None
 ) -> dict[str, int]:
     """Compute how many steps of each recipe fit into the time, the embedding included."""
     pace: dict[str, float] = {}
@@ -135,10 +140,6 @@ def _embedding(results: dict[str, Any], strategy: str) -> float:
     return taken if find_strategy(strategy).buffered else 0.0
 
 
-def _no_figure(results: dict[str, Any], path: Path) -> None:
-    """Draw nothing: timing has a table."""
-
-
 def _draw(results: dict[str, Any], path: Path) -> None:
     with figure(path, columns=2, size=(5.6, 4.2)) as panes:
         for axes, metric in zip(panes, ("recall@1", "recall@10"), strict=True):
@@ -157,3 +158,6 @@ def _draw(results: dict[str, Any], path: Path) -> None:
             axes.set(xlabel="seconds of embedding and training", ylabel=f"{SHOWN[metric]}, %")
             axes.grid(alpha=0.3)
         panes[1].legend(fontsize=8)
+
+
+STUDY = Study(NAME, Settings, measure, _draw)

@@ -1,14 +1,15 @@
 """The paper's synthetic worlds: stale targets from a mixture, moved by random residual MLPs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.experiments.batched import Tasks, residual_mlp, start
+from experiments.studies.batched import Parameters, Tasks, residual_mlp, start, train_correctors
 
 TARGETS, DIM, GAUSSIANS = 4096, 8, 20  # the paper's
 WIDTHS = (DIM, 2 * DIM, 4 * DIM, 8 * DIM)
@@ -63,7 +64,36 @@ def divergence(
     queries: Float[Tensor, "q d"], fresh: Float[Tensor, "n d"], seen: Float[Tensor, "n d"]
 ) -> float:
     """Compute KL(P || P_seen) over all targets, the mean over queries."""
-    return Tasks(fresh[None], fresh[None], queries[None], SCALE).divergence(seen[None]).item()
+    return Tasks.make(fresh[None], fresh[None], queries[None], SCALE).divergence(seen[None]).item()
+
+
+def make_tasks(worlds: Sequence[World], rows: Sequence[Int[Tensor, " k"]]) -> Tasks:
+    """Give the corrector of each world its rows of the targets to learn from."""
+    return Tasks.make(
+        torch.stack([w.stale[r] for w, r in zip(worlds, rows, strict=True)]),
+        torch.stack([w.fresh[r] for w, r in zip(worlds, rows, strict=True)]),
+        torch.stack([w.queries for w in worlds]),
+        SCALE,
+    )
+
+
+def train_shape(
+    tasks: Tasks, shape: tuple[int, ...], epochs: int, generator: torch.Generator
+) -> Parameters:
+    """Train a corrector of one shape on every task."""
+    return train_correctors(tasks, start(len(tasks), [DIM, *shape, DIM], generator), epochs=epochs)
+
+
+def held_out_divergence(worlds: Sequence[World], correctors: Parameters) -> list[float]:
+    """Compute KL(P || P_h) of each world over all targets, on queries that h never saw."""
+    with torch.no_grad():
+        corrected = residual_mlp(correctors, torch.stack([w.stale for w in worlds]))
+    return [divergence(w.held_out, w.fresh, h) for w, h in zip(worlds, corrected, strict=True)]
+
+
+def shape_generator(shape: tuple[int, ...], seed: int) -> torch.Generator:
+    """Return the generator of a shape's random draws."""
+    return torch.Generator().manual_seed(seed + len(shape) + sum(shape))
 
 
 def parameter_count(shape: tuple[int, ...]) -> int:

@@ -8,9 +8,9 @@ drawn at random would not do for the first: they hardly move in a short training
 from pathlib import Path
 from typing import Any
 
-from unstale.experiments.figures import dots, figure
-from unstale.experiments.grid import AS_IT_IS, Study
-from unstale.experiments.grid_table import Paper
+from experiments.studies.figures import dots, figure
+from experiments.studies.grid import AS_IT_IS, Grid
+from experiments.studies.grid_table import Paper
 
 TRAINED = "trained for retrieval"
 
@@ -23,7 +23,7 @@ def _draw(results: dict[str, Any], path: Path) -> None:
             axes.set_title(f"{start} (drift {drift:.2f})", fontsize=10)
 
 
-run = Study(
+GRID = Grid(
     name="starting-points",
     variants={
         name: {"strategy": name} for name in ("stale", "two-round", "corrected", "exhaustive")
@@ -48,3 +48,5 @@ run = Study(
         ),
     ),
 )
+
+STUDY = GRID.study()

@@ -1,0 +1,43 @@
+"""Which studies are there? `unstale experiment NAME` asks here, and knows none by itself."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unstale.errors import InputError
+
+if TYPE_CHECKING:  # a list of names must not wait for torch
+    from experiments.studies.study import Study
+
+# Each is the constant STUDY of studies/NAME.py, with _ for -.
+STUDIES = {
+    "generalization": "The terms of the paper's theorem, measured on synthetic worlds.",
+    "hard-negatives": "Corrected against stale training as the number of hard negatives grows.",
+    "hidden-units": "What a wider corrector costs and what it gains.",
+    "migration": "Whether the estimates of `unstale correct` hold where the truth is known.",
+    "quality-per-second": "Which recipe is best after the same time.",
+    "sampling": "Top-k candidates against candidates sampled from the softmax.",
+    "small-to-large": "A small model's index, corrected to find a large model's neighbours.",
+    "starting-points": "Encoders trained for retrieval, or not, before correction starts.",
+    "synthetic-parameters": "What a larger corrector gains, at which drift.",
+    "synthetic-samples": "How many fresh targets a corrector needs.",
+    "toy-circle": "Stale, true and corrected targets around the unit circle.",
+    "uniform-negatives": "Whether uniform targets help beside hard ones.",
+}
+
+
+def find_study(name: str) -> "Study[Any]":
+    """Import a study; an unknown name is refused with the list of all."""
+    if name not in STUDIES:
+        known = "".join(f"\n  {key:<22}{about}" for key, about in STUDIES.items())
+        raise InputError(f"there is no experiment {name!r}; the experiments are:{known}")
+    study: Study[Any] = import_module(f"experiments.studies.{name.replace('-', '_')}").STUDY
+    return study
+
+
+def prepare(name: str, given: Mapping[str, Any]) -> Callable[[Path], dict[str, Any]]:
+    """Return what runs a study in a folder; refuse wrong settings before any work."""
+    study = find_study(name)
+    settings = study.read(given)
+    return lambda output: study.run(output, settings)

@@ -1,0 +1,207 @@
+"""Does `unstale correct` keep its word? Migrate many times where the truth is known.
+
+Everything is embedded with both encoders, so that each estimate made from a sample alone can be
+held against what full re-embedding gives, and each 95% interval be seen to hold it or not.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, final, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from experiments.studies import declare
+from experiments.studies.embedded import Vectors, embed_with
+from experiments.studies.study import Study
+from experiments.studies.subset import random_subset
+from unstale.data.dataset import Qrels
+from unstale.data.load import load_dataset
+from unstale.evaluation import metrics
+from unstale.migrate.embed import Embedded
+from unstale.migrate.index import index_chunks
+from unstale.migrate.interval import Interval
+from unstale.migrate.job import Asked, Sampled, draw_sample, embed_more, learn_and_validate
+from unstale.migrate.learn import Method
+from unstale.migrate.priority import Priority
+from unstale.migrate.sample import Picked, Sampling, sample_size
+from unstale.migrate.vectors import ArraySource
+from unstale.search.exact import TopK
+
+K = 10
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of this study."""
+
+    data: str = declare.required_text("A dataset with a split `test`.")
+    old: str = declare.text(
+        "sentence-transformers/all-MiniLM-L6-v2", "The encoder of the index that exists."
+    )
+    new: str = declare.text("sentence-transformers/all-mpnet-base-v2", "The encoder to migrate to.")
+    targets: int = declare.count(10_000, "The size of the random subset of targets.")
+    queries: int = declare.count(1500, "The test queries over which the truth is measured.")
+    asked: int = declare.count(
+        300, "How many of them a migration may validate on; as many others may guide it."
+    )
+    fractions: tuple[float, ...] = declare.parts(
+        (0.02, 0.05, 0.1, 0.2), "The parts of the targets to embed."
+    )
+    resamples: int = declare.count(20, "The number of samples of each size.")
+    method: Method = declare.choice("auto", get_args(Method), "How to fit; see `unstale correct`.")
+    sampling: Sampling = declare.choice("uniform", get_args(Sampling), "How to draw the sample.")
+    re_embed: float = declare.part(0.0, "The part of the targets to embed beyond the sample.")
+    re_embed_by: Priority = declare.choice("retrieved", get_args(Priority), "Which those are.")
+    max_length: int = declare.count(128, "Tokens after which both encoders cut a text.")
+    hidden: int = declare.count(1536, "The width of the corrector.")
+    seed: int = declare.seed("The seed of the first sample.")
+
+    @property
+    def guided(self) -> bool:
+        """Say whether queries choose targets."""
+        by_queries = self.re_embed > 0 and self.re_embed_by == "retrieved"
+        return self.sampling == "queries" or by_queries
+
+
+def measure(output: Path, settings: Settings) -> dict[str, Any]:
+    """Migrate with many samples of each size; embeddings are kept in the folder."""
+    dataset = load_dataset(settings.data)
+    dataset = random_subset(dataset, min(settings.targets, len(dataset.targets)), seed=0)
+    qrels = dataset.split("test")
+    rows = np.sort(np.random.default_rng(0).permutation(qrels.query_rows)[: settings.queries])
+    names = {"old": settings.old, "new": settings.new}
+    vectors = embed_with(names, dataset, rows, output / "vectors", settings.max_length)
+    world = _World(vectors["old"], vectors["new"], qrels, rows)
+    every = np.arange(len(rows))
+    table = []
+    for fraction in settings.fractions:
+        size = sample_size(len(dataset.targets), world.source.dim, fraction, None)
+        trials = [
+            world.migrate(size, settings, settings.seed + trial)
+            for trial in tqdm(range(settings.resamples), desc=f"{fraction:.0%}")
+        ]
+        table.append({"fraction": fraction, "embedded": size, **_gather(trials)})
+    used: dict[str, Any] = {name: Path(path).name for name, path in names.items()}
+    used |= {"data": dataset.name, "targets": len(dataset.targets), "queries": len(rows)}
+    return {
+        "settings": asdict(settings) | used,
+        "full_re_embedding": {"recall@10": world.recall(*world.new[::-1], every)},
+        "old_index": {
+            "recall@10": world.recall(*world.old[::-1], every),
+            "overlap@10": world.overlap(*world.old[::-1], every),
+        },
+        "table": table,
+        "summary": {
+            f"{row['fraction']:.0%}": f"overlap@10 {row['overlap@10']['truth']:.3f}, "
+            f"R@10 {row['recall@10']['truth']:.3f}, intervals that hold the truth: "
+            f"{row['overlap@10']['covered']}, {row['recall@10']['covered']}, "
+            f"{row['cosine']['covered']} of {settings.resamples}"
+            for row in table
+        },
+    }
+
+
+@final
+class _World:
+    """Two encoders' vectors of the same data, and the truth about any index made of them."""
+
+    def __init__(self, old: Vectors, new: Vectors, qrels: Qrels, rows: Int[ndarray, " q"]) -> None:
+        self.old = old
+        self.new = new
+        self.qrels = qrels
+        self.rows = rows
+        self.source = ArraySource("npy", Path("old.npy"), old.targets.numpy())
+        self.true = (new.queries @ new.targets.T).topk(K, dim=1).indices
+
+    def overlap(
+        self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"], asked: Int[ndarray, " a"]
+    ) -> float:
+        """Return the part of the true neighbours that an index finds, over some queries."""
+        found = (queries[asked] @ index.T).topk(K, dim=1).indices
+        return (self.true[asked][:, :, None] == found[:, None, :]).any(2).float().mean().item()
+
+    def recall(
+        self, queries: Float[Tensor, "q e"], index: Float[Tensor, "n e"], asked: Int[ndarray, " a"]
+    ) -> float:
+        """Return R@10 of an index, over some queries."""
+        best = (queries[asked] @ index.T).topk(K, dim=1)
+        found = metrics.measure(self.qrels, self.rows[asked], TopK(best.values, best.indices))
+        return float(found["recall@10"].mean())
+
+    def embed(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+        """Look fresh vectors up."""
+        picked = pick()
+        return Embedded(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
+
+    def migrate(
+        self, size: int, settings: Settings, seed: int
+    ) -> dict[str, tuple[Interval, float]]:
+        """Migrate once; return each estimate with its truth."""
+        order = np.random.default_rng(seed + 10_000).permutation(len(self.rows))
+        asked = settings.asked
+        check = np.sort(order[:asked])
+        guide = order[asked : 2 * asked if settings.guided else asked]
+        left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
+        given = Asked(
+            self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
+            self.qrels, self.rows[check],
+        )  # fmt: skip
+        sample = draw_sample(
+            self.source, lambda: size, self.embed, sampling=settings.sampling,
+            queries=given.guide, seed=seed,
+        )  # fmt: skip
+        learn = partial(
+            learn_and_validate, self.source, asked=given, curve=False, method=settings.method,
+            hidden=settings.hidden, k=K, seed=seed,
+        )  # fmt: skip
+        learned, found, _ = learn(sample)
+        if settings.re_embed:
+            sample = embed_more(
+                self.source, sample, learned, self.embed, "re-embedded",
+                round(settings.re_embed * self.source.rows), settings.re_embed_by, given.guide,
+                seed,
+            )  # fmt: skip
+            learned, found, _ = learn(sample)
+        truth = self._truth(learned.corrector, sample, left)
+        return {name: (interval, truth[name]) for name, interval in found.items()}
+
+    def _truth(
+        self, corrector: nn.Module, sample: Sampled, asked: Int[ndarray, " a"]
+    ) -> dict[str, float]:
+        """Measure the corrected index against what full re-embedding gives."""
+        pieces = index_chunks(self.source, corrector, sample.known())
+        index = torch.cat([vectors for _, vectors in pieces])
+        with torch.no_grad():
+            alone = corrector(self.old.targets)
+        unseen = np.setdiff1d(np.arange(len(alone)), sample.rows[~sample.held_out])
+        cosine = torch.cosine_similarity(alone, self.new.targets)[torch.from_numpy(unseen)]
+        return {
+            "cosine": cosine.mean().item(),
+            f"overlap@{K}": self.overlap(self.new.queries, index, asked),
+            "recall@10": self.recall(self.new.queries, index, asked),
+        }
+
+
+def _gather(trials: list[dict[str, tuple[Interval, float]]]) -> dict[str, Any]:
+    """Average the truths and the estimates, and count the intervals that hold the truth."""
+    gathered = {}
+    for name in trials[0]:
+        pairs = [t[name] for t in trials]
+        gathered[name] = {
+            "truth": sum(truth for _, truth in pairs) / len(pairs),
+            "estimate": sum(i.value for i, _ in pairs) / len(pairs),
+            "half_width": sum((i.high - i.low) / 2 for i, _ in pairs) / len(pairs),
+            "covered": sum(i.holds(truth) for i, truth in pairs),
+        }
+    return gathered
+
+
+STUDY = Study("migration", Settings, measure)
