@@ -40,17 +40,17 @@ def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) 
     """
     homes = {f.name: _home(kind, f.name) for f in fields(kind)}
     order = [*GROUPS, *(h for h in reversed(kind.__mro__) if h not in GROUPS)]
-    groups: dict[type, Any] = {}
+    groups: dict[str, Any] = {}
     by_name = {f.name: f for f in fields(kind)}
     for name in [name for name in FIRST if name in by_name]:
         _add(parser, by_name.pop(name), kind, more_help.get(name, ""))
     for home in order:
         for declared in [f for f in by_name.values() if homes[f.name] is home]:
-            if home not in groups:
-                title, _, about = (home.__doc__ or "").partition("\n")[0].partition(": ")
+            title, _, about = (home.__doc__ or "").partition("\n")[0].partition(": ")
+            if title not in groups:
                 alone = home is kind or not about
-                groups[home] = parser if alone else parser.add_argument_group(title.lower())
-            _add(groups[home], declared, kind)
+                groups[title] = parser if alone else parser.add_argument_group(title.lower())
+            _add(groups[title], declared, kind)
 
 
 def _add(

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -246,7 +247,12 @@ def build_parser(more_help: Mapping[str, str] | None = None) -> ArgumentParser:
     commands = top.add_subcommands(title="commands", metavar="COMMAND")
     for name, (summary, kind, _) in COMMANDS.items():
         about = (kind.__doc__ or "").partition("\n")[0].partition(". ")[2]
-        sub = ArgumentParser(description=f"{summary} {about}", exit_on_error=False)
+        words = [f.name.upper() for f in fields(kind) if f.default is f.default_factory is MISSING]
+        sub = ArgumentParser(
+            usage=" ".join(["unstale", name, *words, "[flags]"]),
+            description=f"{summary} {about}",
+            exit_on_error=False,
+        )
         sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
         add_flags(sub, kind, more_help or {})
         commands.add_subcommand(name, sub, help=summary)

@@ -58,6 +58,17 @@ class Encoder(EncoderShape):
 
 
 @dataclass(frozen=True)
+class Dropout:
+    """Encoder: while it is trained.
+
+    Args:
+        dropout: Keep the dropout of the models while training. A corrector would follow its noise.
+    """
+
+    dropout: bool = False
+
+
+@dataclass(frozen=True)
 class Output:
     """Output: where results go.
 
@@ -82,17 +93,15 @@ class Resumable(Output):
 
 
 @dataclass(frozen=True)
-class Train(Resumable, TrainSections, Encoder):
+class Train(Resumable, TrainSections, Dropout, Encoder):
     """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
 
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
             built-in docstrings; docstrings:numpy,rich makes it of other packages.
-        dropout: Keep the encoder's dropout while training.
     """
 
     data: str = setting("docstrings", local=True)
-    dropout: bool = False
 
 
 @dataclass(frozen=True)

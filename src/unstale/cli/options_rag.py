@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from unstale.cli.options import EncoderShape, Resumable
+from unstale.cli.options import Dropout, EncoderShape, Resumable
 from unstale.declare import setting
 from unstale.rag.settings import RagSettings
 
 
 @dataclass(frozen=True)
-class Rag(Resumable, RagSettings, EncoderShape):
+class Rag(Resumable, RagSettings, Dropout, EncoderShape):
     """Train both. Writes results.json, config.yaml, model/ (the retriever) and reader/.
 
     Args:
@@ -21,7 +21,6 @@ class Rag(Resumable, RagSettings, EncoderShape):
             hub name of any T5-like model.
         reader_max_length: Truncate a question with its target after N tokens.
         answer_length: Largest number of tokens of an answer.
-        dropout: Keep the retriever's and the reader's dropout while training.
     """
 
     data: str = setting("facts", local=True)
@@ -29,7 +28,6 @@ class Rag(Resumable, RagSettings, EncoderShape):
     reader: str = "tiny"
     reader_max_length: int = 256
     answer_length: int = 64
-    dropout: bool = False
 
     @property
     def model(self) -> str:
