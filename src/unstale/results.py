@@ -2,15 +2,16 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from unstale.errors import InputError
 from unstale.files import write_json
 
 RESULTS = "results.json"
+T = TypeVar("T")
 Record = dict[str, Any]  # one reading: a step, and the values that were measured there
 
 
@@ -94,8 +95,7 @@ class Answer:
 class RunResult:
     """One entry of `runs` in results.json.
 
-    None stands for what a run does not have: a model that was only measured has no seed and no
-    search, only a run with a reader has answers.
+    None stands for what a run does not have: only one with a reader has answers, say.
     """
 
     strategy: str
@@ -141,6 +141,17 @@ class RunResult:
         """Return the seconds without embedding at the start and measuring, where they are known."""
         return self.seconds.get("training", self.total_seconds)
 
+    @property
+    def seen(self) -> float | None:
+        """Return the share of the true top 10 that the searched cache held at the end, if known."""
+        corrected = self.held("corrected")
+        return self.held("stale") if corrected is None else corrected
+
+    def held(self, view: str) -> float | None:
+        """Return the share of the true top 10 that a view held at the end: stale or corrected."""
+        readings = [r for r in self.freshness if number(r.get("step")) is not None]
+        return number(readings[-1].get(f"overlap_{view}")) if readings else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that results.json holds, without the keys that do not apply."""
         left_out = set() if self.steps else _TRAINED
@@ -153,13 +164,9 @@ class RunResult:
 
     @classmethod
     def from_json(cls, value: object, where: str) -> "RunResult":
-        """Check an entry that may have been edited by hand.
+        """Check an entry that may have been edited by hand; `where` names file and run in errors.
 
-        Numbers that are none are left out, as if they were not there.
-
-        Args:
-            value: The entry.
-            where: Names the file and the run in errors.
+        What should be a number and is none counts as absent.
         """
         if not isinstance(value, dict):
             raise InputError(f"{where}: must be an object, got {_short(value)}")
@@ -169,8 +176,8 @@ class RunResult:
             key: _records(value.get(key), f"{where}: `{key}`")
             for key in ("freshness", "searched", "curve", "examples", "answers")
         }
-        initial, data = value.get("initial_metrics", {}), value.get("data")
-        negatives, worse = value.get("negatives"), value.get("corrector_worse_at")
+        initial = value.get("initial_metrics", {})
+        data, negatives, worse = map(value.get, ("data", "negatives", "corrector_worse_at"))
         return cls(
             strategy=strategy,
             model=value["model"] if isinstance(value.get("model"), str) else None,
@@ -188,16 +195,10 @@ class RunResult:
             corrector_worse_at=_steps(worse) if isinstance(worse, list) else None,
             searched=records["searched"],
             curve=records["curve"],
-            examples=[
-                Example.from_json(example, f"{where}: `examples`, number {i}")
-                for i, example in enumerate(records["examples"], 1)
-            ],
-            answers=None
-            if value.get("answers") is None
-            else [
-                Answer.from_json(answer, f"{where}: `answers`, number {i}")
-                for i, answer in enumerate(records["answers"], 1)
-            ],
+            examples=_each(Example.from_json, records["examples"], f"{where}: `examples`"),
+            answers=_each(Answer.from_json, records["answers"], f"{where}: `answers`")
+            if value.get("answers") is not None
+            else None,
             **{name: _count(value.get(name)) for name in _COUNTS},
         )
 
@@ -205,11 +206,7 @@ class RunResult:
 # Keys that are written as null where they have no value, and keys of a trained run only.
 _NULLABLE = {"seed", "search", "steps_per_second"}
 _TRAINED = set("search candidates_dropped searched curve examples".split())
-_COUNTS = (
-    "seed batch_size processes targets_embedded targets_trained targets_reembedded "
-    "targets_sampled targets_probed candidates_considered negatives_missing truncated_targets "
-    "gold_questions reader_inputs reader_truncated"
-).split()
+_COUNTS = [f.name for f in fields(RunResult) if f.type == int | None]
 
 
 def write_results(
@@ -266,10 +263,6 @@ def _counts(value: object) -> dict[str, int]:
     return {key: int(found) for key, found in _finite(value).items()}
 
 
-def _steps(values: list[object]) -> list[int]:
-    return [step for value in values if (step := _count(value)) is not None]
-
-
 def _metrics(value: object, where: str) -> dict[str, float]:
     if not isinstance(value, dict):
         raise InputError(f"{where} must be an object of numbers, got {_short(value)}")
@@ -286,6 +279,14 @@ def _records(value: object, where: str) -> list[Record]:
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise InputError(f"{where} must be a list of objects, got {_short(value)}")
     return value
+
+
+def _each(read: Callable[[Record, str], T], records: Sequence[Record], where: str) -> list[T]:
+    return [read(record, f"{where}, number {i}") for i, record in enumerate(records, 1)]
+
+
+def _steps(values: Sequence[object]) -> list[int]:
+    return [step for value in values if (step := _count(value)) is not None]
 
 
 def _text(value: object, where: str) -> str:

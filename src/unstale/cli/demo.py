@@ -42,7 +42,7 @@ def run(chosen: options.Demo) -> None:
         shutil.move(output / "corrected" / "model", output / "model")
         folder.finish(dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
-    print(_meaning(*runs))
+    print(meaning(*runs))
     print(f"\nresults: {output / RESULTS}")
     print(f"report:  open {write_page(output, shown(flag_values(recipe)))}")
     print(f'try:     unstale search "parse an ISO date" --run {output}')
@@ -58,7 +58,7 @@ def _train(
     return train(dataset, open_encoder(own), output / strategy, taken_from(TrainSettings, own))
 
 
-def _meaning(stale: RunResult, corrected: RunResult) -> str:
+def meaning(stale: RunResult, corrected: RunResult) -> str:
     """Say in a sentence what the two rows mean, whichever way they came out."""
     gain = 100 * (corrected.metrics["recall@10"] - stale.metrics["recall@10"])
     seen = 100 * corrected.freshness[-1]["overlap_corrected"]

@@ -106,7 +106,10 @@ def scatter(points: Sequence[Point], size: tuple[float, float], axes: Axes, acro
     margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
     up = Linear.around([min(edges) - margin, max(edges) + margin])
     frame = Frame(*size, 16.0, across, up)
-    marks = [_dot(frame.x(p.x), frame.y(p.y), p, p.y, _whisker(frame, p)) for p in points]
+    marks = []
+    for p in points:
+        x, low, high = frame.x(p.x), *(frame.y(p.y + side * (p.spread or 0)) for side in (-1, 1))
+        marks.append(_dot(p, p.y, (x, frame.y(p.y)), (x, low, x, high)))
     named = [(p.x, p.y, p.label, p.tone) for p in points]
     return _svg(frame, [*marks, *_labels(frame, named, size[0] - 8)], axes)
 
@@ -127,11 +130,10 @@ def dot_rows(points: Sequence[Point], across: float, axes: Axes) -> str:
         marks.append(_text(place(tick), base + 17, short(tick), "tick", "middle"))
     for i, p in enumerate(points):
         y, x = 12 + row * (i + 0.5), place(p.x)
-        ends = (place(p.x - (p.spread or 0)), place(p.x + (p.spread or 0)))
-        whisker = _segment(ends[0], y, ends[1], y, f"whisker {p.tone}") if p.spread else ""
+        low, high = (place(p.x + side * (p.spread or 0)) for side in (-1, 1))
         marks.append(_text(names - 14, y + 4, p.label, f"name {p.tone}", "end"))
-        marks.append(_dot(x, y, p, p.x, whisker))
-        marks.append(_text(max(x, ends[1]) + GAP, y + 4, f"{p.x:.1f}", "value"))
+        marks.append(_dot(p, p.x, (x, y), (low, y, high, y)))
+        marks.append(_text(high + GAP, y + 4, f"{p.x:.1f}", "value"))
     marks.append(_text(names, height - 6, axes.x_name, "axis"))
     return _wrap(across, height, marks, axes.title)
 
@@ -153,17 +155,14 @@ def _path(line: Line, frame: Frame, *, dotted: bool) -> str:
     return f'<polyline class="line {line.tone}" points="{places}"/>{dots}'
 
 
-def _whisker(frame: Frame, p: Point) -> str:
-    if not p.spread:
-        return ""
-    x, low, high = frame.x(p.x), frame.y(p.y - p.spread), frame.y(p.y + p.spread)
-    return _segment(x, low, x, high, f"whisker {p.tone}")
-
-
-def _dot(x: float, y: float, p: Point, value: float, whisker: str) -> str:
+def _dot(
+    p: Point, value: float, at: tuple[float, float], ends: tuple[float, float, float, float]
+) -> str:
+    """Draw a point with its whisker, if it has a spread; its value appears on hovering."""
+    whisker = _segment(*ends, f"whisker {p.tone}") if p.spread else ""
     about = f"{plain(p.label)}: {value:.1f}" + (f" ± {p.spread:.1f}" if p.spread else "")
     return (
-        f'<g>{whisker}<circle class="dot {p.tone}" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
+        f'<g>{whisker}<circle class="dot {p.tone}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"/>'
         f"<title>{about}</title></g>"
     )
 

@@ -61,13 +61,8 @@ class Group:
         return _by_step([run.freshness for run in self.runs], name)
 
     def held(self, view: str) -> float | None:
-        """Return the share of the true top 10 that a view of the cache held at the end.
-
-        Args:
-            view: `stale`, the cache as it was embedded, or `corrected`.
-        """
-        taken = self.readings(f"overlap_{view}")
-        return fmean(taken[-1][1]) if taken else None
+        """Average what a view of the cache held at the end of each run: stale or corrected."""
+        return self.average(lambda run: run.held(view))
 
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of what was measured before and during the run."""
@@ -105,8 +100,8 @@ def ranked(groups: Sequence[Group]) -> list[Group]:
 
 def corrected_group(groups: Sequence[Group]) -> Group | None:
     """Find the paper's method among the runs, or else the best strategy that corrects its cache."""
-    correcting = [g for g in ranked(groups) if g.held("corrected") is not None]
-    return next((g for g in groups if g.strategy == "corrected"), next(iter(correcting), None))
+    found = [g for g in ranked(groups) if g.readings("overlap_corrected")]
+    return next((g for g in groups if g.strategy == "corrected"), found[0] if found else None)
 
 
 def spoken(metric: str) -> str:

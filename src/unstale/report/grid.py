@@ -18,13 +18,14 @@ def results_table(groups: Sequence[Group]) -> str:
     rows = ranked(groups)
     metrics = [m for m in SHOWN if any(g.metric(m) for g in groups)]
     best = {m: max(g.mean(m) or 0.0 for g in groups) for m in metrics}
+    whole = "{:,.0f}".format
     costs = _filled(
         {
-            "seen": [_seen(g) for g in rows],
-            "re-embedded": [_mean(g, "{:,.0f}", lambda run: run.targets_reembedded) for g in rows],
-            "sampled": [_mean(g, "{:,.0f}", lambda run: run.targets_sampled) for g in rows],
-            "steps/s": [_mean(g, "{:.2f}", lambda run: run.steps_per_second) for g in rows],
-            "training": [_training(g) for g in rows],
+            "seen": [_mean(g, "{:.0%}".format, lambda run: run.seen) for g in rows],
+            "re-embedded": [_mean(g, whole, lambda run: run.targets_reembedded) for g in rows],
+            "sampled": [_mean(g, whole, lambda run: run.targets_sampled) for g in rows],
+            "steps/s": [_mean(g, "{:.2f}".format, lambda run: run.steps_per_second) for g in rows],
+            "training": [_mean(g, duration, lambda run: run.training_seconds) for g in rows],
         }
     )
     if not any(run.targets_sampled for g in groups for run in g.runs):
@@ -115,21 +116,11 @@ def _metric(values: Sequence[float], best: float, rivals: int) -> str:
     return shown if sd is None else f'{shown} <span class="spread">±&nbsp;{100 * sd:.1f}</span>'
 
 
-def _mean(group: Group, form: str, value: Callable[[RunResult], float | int | None]) -> str:
+def _mean(
+    group: Group, write: Callable[[float], str], value: Callable[[RunResult], float | int | None]
+) -> str:
     mean = group.average(value)
-    return "" if mean is None else form.format(mean)
-
-
-def _training(group: Group) -> str:
-    seconds = group.average(lambda run: run.training_seconds)
-    return "" if seconds is None else duration(seconds)
-
-
-def _seen(group: Group) -> str:
-    """Return how much of the true top 10 the view that the miner searches held at the end."""
-    corrected = group.held("corrected")
-    held = group.held("stale") if corrected is None else corrected
-    return "" if held is None else f"{100 * held:.0f}%"
+    return "" if mean is None else write(mean)
 
 
 def _gap(summary: Record, group: Group, metric: str) -> str:

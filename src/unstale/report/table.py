@@ -30,23 +30,22 @@ _READ = {m: SHOWN[m] for m in ("exact_match", "f1", "answer_recall", "recall@1")
 
 def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
     """Print the start and every run, in percent; freshness is that of the last reading."""
-    caption = "seen: how much of the true top 10 the cached view of the corpus held at the end"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.add_column("", no_wrap=True)
     columns, spent = _columns(runs), _spent(runs)
-    for name in (*columns.values(), "seen", *spent, "time"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(title, [*columns.values(), "seen", *spent, "time"])
     if runs[0].steps:
         table.add_row("before", *_percent(runs[0].initial_metrics, columns))
     for run in runs:
         seed = f", seed {run.seed}" if len({r.seed for r in runs}) > 1 else ""
         measured = not run.steps and run.data is None
         name = "as it is" if measured else f"{run.strategy}{seed}"
+        seen = "" if run.seen is None else f"{run.seen:.0%}"
         seconds = f"{run.total_seconds or 0.0:.0f} s"
         cost = [f"{value(run) or 0:,}" for value in spent.values()]
-        table.add_row(name, *_percent(run.metrics, columns), _seen(run), *cost, seconds)
+        table.add_row(name, *_percent(run.metrics, columns), seen, *cost, seconds)
     if any(run.freshness for run in runs):
-        table.caption = caption
+        table.caption = (
+            "seen: how much of the true top 10 the cached view of the corpus held at the end"
+        )
     Console().print(table)
     for run in runs:
         counts, total = run.candidates_dropped, run.candidates_considered or 0
@@ -73,6 +72,15 @@ def p_text(p: float | None) -> str:
     return "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}")
 
 
+def _table(title: str, heads: Sequence[str]) -> Table:
+    """Start a table: a column of names, then columns of numbers."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    table.add_column("", no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
 def _columns(runs: Sequence[RunResult]) -> dict[str, str]:
     """Choose the metrics that fit in a terminal: those of answers, if there are any."""
     there = {name for run in runs for name in run.metrics}
@@ -93,21 +101,11 @@ def _percent(metrics: Mapping[str, float], columns: Iterable[str]) -> list[str]:
     return [f"{100 * metrics[name]:.1f}" if name in metrics else "" for name in columns]
 
 
-def _seen(run: RunResult) -> str:
-    if not run.freshness:
-        return ""
-    last = run.freshness[-1]
-    corrected = last["overlap_corrected"]
-    return f"{100 * (last['overlap_stale'] if corrected is None else corrected):.0f}%"
-
-
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
-    table = Table(title=f"{title}, in percent", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("", no_wrap=True)
     columns, spent = _columns(runs), _spent(runs)
-    for name in ("seeds", *columns.values(), *spent, "steps/s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(f"{title}, in percent", ["seeds", *columns.values(), *spent, "steps/s"])
+    table.caption_justify = "center"
     start = max((run.initial_metrics for run in runs), key=len)
     table.add_row("before", "", *_percent(start, columns))
     for strategy, mean in summary["mean"].items():
@@ -130,26 +128,22 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
     gaps = [m for m in GAPS if m in columns] if summary["gap_recovered"] else []
     judged = "exact_match" if "exact_match" in columns else "recall@10"
     references = list(summary["p_value"])
-    title = f"against {' and '.join(references)}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in (*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = [*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)]
+    table = _table(f"against {' and '.join(references)}", heads)
     marked = False
     for strategy in summary["mean"]:
         shown = [_gap(summary, strategy, m) for m in gaps]
         tests = [p_text(p_value(summary, r, strategy, judged)) for r in references]
         table.add_row(strategy, *shown, *tests)
         marked = marked or any("*" in cell for cell in shown)
-    said = [
-        f"p: at {columns[judged]}, of a paired t-test over queries: of these models, not of seeds"
-    ]
+    said = []
     if gaps:
-        said.insert(
-            0, "gap: where a strategy stands from stale, 0, to exhaustive, 1 [95% interval]"
-        )
-        if marked:
-            said.append(f"*: {ONE_SEED}")
+        said = ["gap: where a strategy stands from stale, 0, to exhaustive, 1 [95% interval]"]
+    said.append(
+        f"p: at {columns[judged]}, of a paired t-test over queries: of these models, not of seeds"
+    )
+    if marked:
+        said.append(f"*: {ONE_SEED}")
     table.caption = "\n".join(said)
     return table
 

@@ -161,22 +161,20 @@ def _held(groups: Sequence[Group]) -> str:
     """
     corrected = [(g, seen) for g in groups if (seen := g.held("corrected")) is not None]
     stale = _stale(groups)
-    blind = stale.held("stale") if stale else None
     if not corrected:
         return ""
-    if blind is not None:
-        caches = ", ".join(
-            f"the {escape(g.name)} run's held <strong>{100 * seen:.0f}%</strong>"
-            for g, seen in corrected
+    if stale and (held := stale.held("stale")) is not None:
+        others = ", ".join(
+            f"the {escape(g.name)} run's held <strong>{seen:.0%}</strong>" for g, seen in corrected
         )
         return (
-            f"At the end of training the stale run's cache held {100 * blind:.0f}% of the true "
-            f"nearest targets; seen through the correction, {caches}."
+            f"At the end of training the stale run's cache held {held:.0%} of the true nearest "
+            f"targets; seen through the correction, {others}."
         )
     return " ".join(
-        f"At the end of training the cache of {escape(g.name)} held "
-        f"{100 * (g.held('stale') or 0.0):.0f}% of the true nearest targets as it was embedded; "
-        f"seen through the correction, the same cache held <strong>{100 * seen:.0f}%</strong>."
+        f"At the end of training the cache of {escape(g.name)} held {g.held('stale') or 0.0:.0%} "
+        "of the true nearest targets as it was embedded; seen through the correction, the same "
+        f"cache held <strong>{seen:.0%}</strong>."
         for g, seen in corrected
     )
 
