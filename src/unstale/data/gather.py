@@ -3,14 +3,14 @@
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.data.index import Index
-from unstale.data.lines import show
+from unstale.data.lines import Record, identifier, show, string
 from unstale.data.rows import Rows
 from unstale.errors import InputError
 
@@ -193,6 +193,32 @@ class Gatherer:
             answers=self._answers if any(self._answers) else None,
             title_ends=ends if ends.any() else None,
         )
+
+
+def parse_target(record: Record, where: str, *id_keys: str) -> Target:
+    """Make a target of a record with `title` and `text`; its id is the first that there is."""
+    ids = (identifier(record, key, where) for key in id_keys)
+    title = string(record, "title", where) if record.get("title") else ""
+    id = next((id for id in ids if id is not None), None)
+    return Target(id, title, string(record, "text", where))
+
+
+def gather(
+    examples: Iterable[tuple[str, str, Example]],
+    corpus: Iterable[tuple[str, Target]] = (),
+    *,
+    by_text: bool = False,
+) -> Gatherer:
+    """Collect `(where, target)` of the corpus, if there is one, then `(split, where, example)`.
+
+    `by_text`: the examples name their targets by text, and not by id.
+    """
+    gatherer = Gatherer()
+    for where, target in corpus:
+        gatherer.corpus(target, where, by_text=by_text)
+    for split, where, example in examples:
+        gatherer.example(split, example, where)
+    return gatherer
 
 
 def _join(target: Target, where: str) -> tuple[str, int]:

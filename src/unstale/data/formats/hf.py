@@ -14,35 +14,34 @@ import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.columns import (
-    CORPUS,
     LACKS,
+    Cells,
     Columns,
     RowReader,
+    Rows,
+    arrow_rows,
     assign,
-    batches,
-    corpus_rows,
-    header,
-    plain_rows,
-    rows,
-    schema,
+    corpus_table,
+    corpus_targets,
+    split_table,
+    write_arrow,
 )
-from unstale.data.formats.examples import gather, parse_target
-from unstale.data.formats.format import Format, Source
-from unstale.data.gather import Example, Target
-from unstale.data.lines import count_bar, show, text
+from unstale.data.formats.format import Format, Location
+from unstale.data.gather import Example, Target, gather
+from unstale.data.lines import show, text
 from unstale.errors import InputError
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
 _MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
 
 
-def _fits(source: Source) -> bool:
+def _fits(source: Location) -> bool:
     if source.path.exists():
         return any(source.beside(mark) for mark in _MARKS)
     return bool(_HUB.fullmatch(source.place))
 
 
-def _read(source: Source) -> RetrievalDataset:
+def _read(source: Location) -> RetrievalDataset:
     splits = _open(source.place)
     corpus = source.path / "corpus"
     targets = _targets(corpus, source.progress) if corpus.is_dir() else ()
@@ -77,8 +76,7 @@ def from_columns(
     columns = assign(part.column_names, chosen or {}, name, how)
     reader = RowReader(name, chosen or {}, how)
     rows = _rows(part.select_columns(columns.names), name, progress)
-    examples = (("train", where, example) for where, example in reader.read(rows))
-    data = gather(examples, _texts(corpus), by_text=True).dataset(name)
+    data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
     return data, reader.without(columns)
 
 
@@ -110,52 +108,41 @@ def _open(place: str) -> dict[str, Any]:
     return {str(split): part for split, part in found.items()}
 
 
-def _examples(splits: dict[str, Any], source: Source) -> Iterator[tuple[str, str, Example]]:
+def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
         part = part.select_columns(assign(part.column_names, source.columns, name).names)
         rows = _rows(part, name, source.progress)
-        for where, example in RowReader(name, source.columns).read(rows):
-            yield split, where, example
+        yield from RowReader(name, source.columns).read(split, rows)
 
 
 def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:
     for part in _open(str(folder)).values():
-        for where, row in _rows(part, str(folder), progress):
-            yield where, parse_target(row, where, "id")
+        yield from corpus_targets(_rows(part, str(folder), progress))
 
 
-def _rows(part: Any, name: str, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+def _rows(part: Any, name: str, progress: bool) -> Rows:  # noqa: ANN401
     """Yield `(where, row)`, read from the memory-mapped table in batches."""
-    number = 0
-    with count_bar(len(part), name, "row", progress) as bar:
-        for found in plain_rows(part.with_format("arrow").iter(4096), name):
-            for row in found:
-                number += 1
-                yield f"{name}, row {number}", row
-            bar.update(len(found))
+    return arrow_rows(part.with_format("arrow").iter(4096), len(part), name, progress)
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
     from datasets import DatasetDict
 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        parts = {}
-        for i, split in enumerate(dataset.qrels):
-            table = rows(dataset, split)
-            parts[split] = _on_disk(Path(scratch, f"{i}.arrow"), header(dataset, split), table)
+        parts = {
+            split: _on_disk(Path(scratch, f"{i}.arrow"), *split_table(dataset, split))
+            for i, split in enumerate(dataset.qrels)
+        }
         DatasetDict(parts).save_to_disk(str(folder))
-        corpus = _on_disk(Path(scratch, "corpus.arrow"), CORPUS, corpus_rows(dataset))
+        corpus = _on_disk(Path(scratch, "corpus.arrow"), *corpus_table(dataset))
         corpus.save_to_disk(str(folder / "corpus"))
 
 
-def _on_disk(path: Path, names: list[str], table: Iterable[list[str | None]]) -> Any:  # noqa: ANN401
-    """Make a dataset of a table that never stands in memory as a whole."""
+def _on_disk(path: Path, names: list[str], cells: Cells) -> Any:  # noqa: ANN401
     from datasets import Dataset
 
-    with pa.ipc.new_stream(path, schema(names)) as stream:
-        for batch in batches(names, table):
-            stream.write_batch(batch)
+    write_arrow(path, names, cells, pa.ipc.new_stream)
     return Dataset.from_file(str(path))
 
 
