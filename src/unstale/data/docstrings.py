@@ -39,8 +39,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from unstale.errors import InputError
-from unstale.files import atomic_folder, write_json
-from unstale.paths import cache_folder
+from unstale.files import atomic_folder, cache_folder, write_json
 
 DEFAULT_PACKAGES = ("stdlib", "numpy", "torch", "transformers", "sentence_transformers")
 
@@ -89,7 +88,7 @@ def docstrings_folder(
     Args:
         packages: Import names of installed packages, and `stdlib`. Order matters: of two equal
             pairs the first is kept.
-        cache: The folder that holds built sets; by default `unstale.paths.cache_folder()`.
+        cache: The folder that holds built sets; by default `unstale.files.cache_folder()`.
     """
     identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()

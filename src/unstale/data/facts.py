@@ -12,8 +12,7 @@ from pathlib import Path
 
 from unstale.data.formats.beir import write_parts
 from unstale.data.lines import Record
-from unstale.files import atomic_folder
-from unstale.paths import cache_folder
+from unstale.files import atomic_folder, cache_folder
 
 VERSION = 3  # of the text below: another text is another folder
 PLACES = 600

@@ -9,9 +9,8 @@ from typing import NamedTuple, final
 import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset
-from unstale.data.index import Index
 from unstale.data.lines import Record, identifier, show, string
-from unstale.data.rows import Rows
+from unstale.data.rows import Index, Rows
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -83,16 +82,14 @@ class Gatherer:
             self._odd["targets repeat an id with another text, the first counts"] += 1
         return row
 
-    def query(
-        self, split: str, text: str, where: str, id: str | None = None, answers: Sequence[str] = ()
-    ) -> int:
-        """Find a query that was read before, or add it."""
-        return self._query(split, text, where, id, answers)[0]
-
     def _query(
         self, split: str, text: str, where: str, id: str | None, answers: Sequence[str]
     ) -> tuple[int, int | None]:
-        """Return the query's row, and that of another one which has its id, if there is one."""
+        """Find a query that was read before, or add it.
+
+        Returns:
+            The query's row, and that of another one which has its id, if there is one.
+        """
         if not text.strip():
             raise InputError(f"{where}: the query is empty")
         key = text.encode() if id is None else id
@@ -150,7 +147,7 @@ class Gatherer:
 
     def example(self, split: str, example: Example, where: str) -> None:
         """Add a query with its judged targets; negatives are judged with a grade of 0."""
-        row = self.query(split, example.query, where, example.id, example.answers)
+        row, _ = self._query(split, example.query, where, example.id, example.answers)
         for grade, targets in ((1, example.positives), (0, example.negatives)):
             for target in targets:
                 self.judge(split, row, self.target(target, where), grade)

@@ -7,7 +7,7 @@ from typing import IO, Any, final
 import pyarrow as pa
 
 from unstale.data.dataset import Texts
-from unstale.paths import cache_folder
+from unstale.files import cache_folder
 
 _BATCH = 8192  # texts to one Arrow chunk
 _SPILL = 16 * 2**20  # bytes of texts kept in memory

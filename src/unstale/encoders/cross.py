@@ -12,9 +12,9 @@ from sentence_transformers import CrossEncoder
 from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.encoders.weights import hash_weights
+from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
-from unstale.paths import cache_folder
+from unstale.files import cache_folder
 
 _ASK = 500  # keys to one query of the cache
 _WAIT = 60  # seconds for another process to finish writing

@@ -1,6 +1,8 @@
 """From a name, a folder or `tiny` to a SentenceTransformer, shaped as asked."""
 
 import copy
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -8,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Module, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch import nn
+from torch import Tensor, nn
 
 from unstale.encoders.embed import Task
 from unstale.encoders.tiny import tiny_encoder
@@ -184,13 +186,8 @@ def max_length(model: SentenceTransformer, task: Task) -> int | None:
     return None
 
 
-_DROPOUT_ATTRIBUTES = (
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "dropout_rate",
-    "dropout_prob",
-    "layerdrop",
+_DROPOUT_ATTRIBUTES = tuple(
+    "dropout attention_dropout activation_dropout dropout_rate dropout_prob layerdrop".split()
 )
 
 
@@ -202,3 +199,13 @@ def silence_dropout(model: nn.Module) -> None:
         for name in _DROPOUT_ATTRIBUTES:
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
+
+
+def hash_weights(state: Mapping[str, Tensor]) -> str:
+    """Hash names, shapes, types and values of weights: equal hashes are equal weights."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        whole.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        whole.update(flat.view(torch.uint8).numpy().data)
+    return whole.hexdigest()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from unstale.evaluation.answers import exact_match
+from unstale.data.answers import exact_match
 from unstale.report.entries import Answer, Group
 from unstale.report.escape import escape
 
