@@ -96,7 +96,8 @@ class CrossScores:
         for start in range(0, len(keys), _ASK):
             some = keys[start : start + _ASK]
             marks = ",".join("?" * len(some))
-            found = self._cache.execute(f"SELECT * FROM scores WHERE pair IN ({marks})", some)
+            wanted = f"SELECT * FROM scores WHERE pair IN ({marks})"  # noqa: S608 - question marks
+            found = self._cache.execute(wanted, some)
             known.update((key, score) for key, score in found if score is not None)
         return known
 
