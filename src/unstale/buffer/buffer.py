@@ -43,7 +43,6 @@ class TargetBuffer:
         self._starts = np.cumsum([0, *[len(s) for s in shards]])
 
     def __len__(self) -> int:
-        """Count the targets, N."""
         return int(self._starts[-1])
 
     @property

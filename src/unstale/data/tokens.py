@@ -39,7 +39,6 @@ class TokenStore:
         self._template = dict(template)
 
     def __len__(self) -> int:
-        """Count the targets."""
         return len(self._starts) - 1
 
     @property
