@@ -13,19 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.columns import (
-    LACKS,
-    Cells,
-    Columns,
-    RowReader,
-    Rows,
-    arrow_rows,
-    assign,
-    corpus_table,
-    corpus_targets,
-    split_table,
-    write_arrow,
-)
+from unstale.data.formats import columns
 from unstale.data.formats.format import Format, Location
 from unstale.data.gather import Example, Target, gather
 from unstale.data.lines import show, text
@@ -55,7 +43,7 @@ def from_columns(
     chosen: Mapping[str, str] | None = None,
     *,
     progress: bool = True,
-) -> tuple[RetrievalDataset, Columns]:
+) -> tuple[RetrievalDataset, columns.Columns]:
     """Make a dataset with the split `train` of rows in memory, and say which columns it read.
 
     Args:
@@ -73,11 +61,11 @@ def from_columns(
     if isinstance(corpus, str):
         raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
     how = 'columns={{"{}": COLUMN}}'
-    columns = assign(part.column_names, chosen or {}, name, how)
-    reader = RowReader(name, chosen or {}, how)
-    rows = _rows(part.select_columns(columns.names), name, progress)
+    roles = columns.assign(part.column_names, chosen or {}, name, how)
+    reader = columns.RowReader(name, chosen or {}, how)
+    rows = _rows(part.select_columns(roles.names), name, progress)
     data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
-    return data, reader.without(columns)
+    return data, reader.without(roles)
 
 
 def _texts(corpus: Iterable[object]) -> Iterator[tuple[str, Target]]:
@@ -111,19 +99,19 @@ def _open(place: str) -> dict[str, Any]:
 def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
-        part = part.select_columns(assign(part.column_names, source.columns, name).names)
+        part = part.select_columns(columns.assign(part.column_names, source.columns, name).names)
         rows = _rows(part, name, source.progress)
-        yield from RowReader(name, source.columns).read(split, rows)
+        yield from columns.RowReader(name, source.columns).read(split, rows)
 
 
 def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:
     for part in _open(str(folder)).values():
-        yield from corpus_targets(_rows(part, str(folder), progress))
+        yield from columns.corpus_targets(_rows(part, str(folder), progress))
 
 
-def _rows(part: Any, name: str, progress: bool) -> Rows:  # noqa: ANN401
+def _rows(part: Any, name: str, progress: bool) -> columns.Rows:  # noqa: ANN401
     """Yield `(where, row)`, read from the memory-mapped table in batches."""
-    return arrow_rows(part.with_format("arrow").iter(4096), len(part), name, progress)
+    return columns.arrow_rows(part.with_format("arrow").iter(4096), len(part), name, progress)
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
@@ -131,18 +119,18 @@ def _write(dataset: RetrievalDataset, folder: Path) -> None:
 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         parts = {
-            split: _on_disk(Path(scratch, f"{i}.arrow"), *split_table(dataset, split))
+            split: _on_disk(Path(scratch, f"{i}.arrow"), *columns.split_table(dataset, split))
             for i, split in enumerate(dataset.qrels)
         }
         DatasetDict(parts).save_to_disk(str(folder))
-        corpus = _on_disk(Path(scratch, "corpus.arrow"), *corpus_table(dataset))
+        corpus = _on_disk(Path(scratch, "corpus.arrow"), *columns.corpus_table(dataset))
         corpus.save_to_disk(str(folder / "corpus"))
 
 
-def _on_disk(path: Path, names: list[str], cells: Cells) -> Any:  # noqa: ANN401
+def _on_disk(path: Path, names: list[str], cells: columns.Cells) -> Any:  # noqa: ANN401
     from datasets import Dataset
 
-    write_arrow(path, names, cells, pa.ipc.new_stream)
+    columns.write_arrow(path, names, cells, pa.ipc.new_stream)
     return Dataset.from_file(str(path))
 
 
@@ -152,5 +140,5 @@ FORMAT = Format(
     fits=_fits,
     read=_read,
     write=_write,
-    lacks=LACKS,
+    lacks=columns.LACKS,
 )

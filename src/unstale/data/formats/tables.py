@@ -11,26 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.columns import (
-    LACKS,
-    ROLES,
-    Cells,
-    RowReader,
-    Rows,
-    arrow_rows,
-    assign,
-    corpus_table,
-    corpus_targets,
-    split_table,
-    write_arrow,
-)
+from unstale.data.formats import columns
 from unstale.data.formats.format import Format, Location, splits_of
 from unstale.data.gather import Example, gather
 from unstale.data.lines import csv_rows, json_records, write_csv, write_lines
 from unstale.errors import InputError
 
 
-def _read_csv(path: Path, progress: bool) -> Rows:
+def _read_csv(path: Path, progress: bool) -> columns.Rows:
     names: list[str] = []
     for line, fields in csv_rows(path, progress, "\t" if path.suffix == ".tsv" else ","):
         if not names:
@@ -42,21 +30,23 @@ def _read_csv(path: Path, progress: bool) -> Rows:
             yield f"{path}:{line}", dict(zip(names, fields, strict=True))
 
 
-def _write_csv(path: Path, names: list[str], cells: Cells) -> None:
+def _write_csv(path: Path, names: list[str], cells: columns.Cells) -> None:
     write_csv(path, chain([names], cells))
 
 
-def _write_jsonl(path: Path, names: list[str], cells: Cells) -> None:
+def _write_jsonl(path: Path, names: list[str], cells: columns.Cells) -> None:
     # With nulls: readers such as `datasets` take the columns of the first lines for all.
     write_lines(path, (dict(zip(names, row, strict=True)) for row in cells))
 
 
-def _read_parquet(path: Path, progress: bool) -> Rows:
+def _read_parquet(path: Path, progress: bool) -> columns.Rows:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
         raise InputError(f"{path} is not a parquet file ({error})") from None
-    yield from arrow_rows(file.iter_batches(4096), file.metadata.num_rows, str(path), progress)
+    yield from columns.arrow_rows(
+        file.iter_batches(4096), file.metadata.num_rows, str(path), progress
+    )
 
 
 @final
@@ -66,16 +56,17 @@ class _Table:
 
     name: str
     suffixes: tuple[str, ...]  # the first is written
-    read_rows: Callable[[Path, bool], Rows]
-    write_rows: Callable[[Path, list[str], Cells], None]
+    read_rows: Callable[[Path, bool], columns.Rows]
+    write_rows: Callable[[Path, list[str], columns.Cells], None]
     loose: bool = False  # each row has columns of its own
 
     @property
     def format(self) -> Format:
-        columns = " and ".join(f"a column {' or '.join(ROLES[r])}" for r in ("query", "positive"))
+        needed = ("query", "positive")
+        named = " and ".join(f"a column {' or '.join(columns.ROLES[r])}" for r in needed)
         others = "or with others, named as PATH:query=COLUMN,positive=COLUMN"
-        about = f"{self.name} with {columns}, {others}"
-        return Format(self.name, about, self._files, self._read, self._write, LACKS)
+        about = f"{self.name} with {named}, {others}"
+        return Format(self.name, about, self._files, self._read, self._write, columns.LACKS)
 
     @property
     def _corpus(self) -> str:
@@ -89,30 +80,30 @@ class _Table:
     def _has_columns(self, file: Path) -> bool:
         try:
             where, row = next(self.read_rows(file, False), ("", {}))
-            assign(list(row), {}, where)
+            columns.assign(list(row), {}, where)
         except InputError:
             return False
         return True
 
     def _read(self, at: Location) -> RetrievalDataset:
         corpus = at.corpus(self._corpus)
-        targets = corpus_targets(self.read_rows(corpus, at.progress)) if corpus else ()
+        targets = columns.corpus_targets(self.read_rows(corpus, at.progress)) if corpus else ()
         return gather(self._examples(at), targets, by_text=True).dataset(at.name)
 
     def _examples(self, at: Location) -> Iterator[tuple[str, str, Example]]:
         for split, parts in splits_of(self._files(at) or [at.path]).items():
             for file in parts:
-                reader = RowReader(str(file), at.columns, loose=self.loose)
+                reader = columns.RowReader(str(file), at.columns, loose=self.loose)
                 yield from reader.read(split, self.read_rows(file, at.progress))
 
     def _write(self, dataset: RetrievalDataset, folder: Path) -> None:
-        self.write_rows(folder / self._corpus, *corpus_table(dataset))
+        self.write_rows(folder / self._corpus, *columns.corpus_table(dataset))
         for split in dataset.qrels:
             path = folder / f"{split}{self.suffixes[0]}"
-            self.write_rows(path, *split_table(dataset, split))
+            self.write_rows(path, *columns.split_table(dataset, split))
 
 
-_write_parquet = partial(write_arrow, open_writer=pq.ParquetWriter)
+_write_parquet = partial(columns.write_arrow, open_writer=pq.ParquetWriter)
 
 CSV = _Table("csv", (".csv", ".tsv"), _read_csv, _write_csv).format
 JSONL = _Table("jsonl", (".jsonl", ".json"), json_records, _write_jsonl, loose=True).format
