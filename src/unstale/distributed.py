@@ -20,8 +20,8 @@ from unstale.errors import RunError
 
 T = TypeVar("T")
 LOST = (
-    "another process of this job ended, and its own output says why; the same command with "
-    "--resume goes on from the last checkpoint, with any number of processes"
+    "another process of this job ended, and its own output says why; run the same command with "
+    "--resume to continue from the last checkpoint, with any number of processes"
 )
 
 

@@ -55,7 +55,7 @@ class Gatherer:
         self._judgements: dict[str, _Judgements] = {}
         self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
         self._renamed = Index()  # SPLIT/ID of the queries in such lists that are called so now
-        self._odd: Counter[str] = Counter()  # what is told at the end
+        self._odd: Counter[str] = Counter()  # warnings, logged at the end
 
     def corpus(self, target: Target, where: str, *, by_text: bool = False) -> int:
         """Add a target of the corpus file, to be found by its id, or by its text."""

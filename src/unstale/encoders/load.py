@@ -40,7 +40,7 @@ def load_encoder(
         name: A folder, a hub name, or `tiny` for the built-in CPU encoder.
         towers: `separate` gives queries and targets parameters of their own, as in the paper,
             starting equal; `tied` shares them. A model that has separate towers keeps them.
-        layers: Keep only the first so many transformer layers.
+        layers: Keep only this number of transformer layers, the first ones.
         query_prompt: Text put before every query; saved with the model.
         target_prompt: Text put before every target; saved with the model.
         query_max_length: Tokens after which a query is cut; saved with the model.

@@ -175,8 +175,8 @@ def split_contexts(
     key = "ctxs" if "ctxs" in record else "passages"
     sides: tuple[list[Target], list[Target]] = ([], [])
     for raw, context in zip(record.get(key) or [], _passages(record, key, where), strict=True):
-        told = raw.get("has_answer", raw.get("hasanswer"))
-        good = bool(told) if told is not None else has_answer(context.text or "", answers)
+        said = raw.get("has_answer", raw.get("hasanswer"))
+        good = bool(said) if said is not None else has_answer(context.text or "", answers)
         sides[0 if good else 1].append(context)
     return sides
 
