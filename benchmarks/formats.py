@@ -22,7 +22,7 @@ import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.data.formats import FORMATS, find_format
-from unstale.data.spill import TextWriter
+from unstale.data.rows import TextWriter
 
 WORDS = "river mountain engine violin planet bread castle spider winter market".split()
 

@@ -1,6 +1,6 @@
 """Print the table of strategies that README.md and docs/strategies.md show, from the registry.
 
-    python -m scripts.strategy_table
+python -m scripts.strategy_table
 """
 
 from unstale.miners import strategies

@@ -20,8 +20,8 @@ from unstale.errors import RunError
 
 T = TypeVar("T")
 LOST = (
-    "another process of this job ended, and its own output says why; the same command with "
-    "--resume goes on from the last checkpoint, with any number of processes"
+    "another process of this job ended, and its own output says why; run the same command with "
+    "--resume to continue from the last checkpoint, with any number of processes"
 )
 
 
@@ -43,12 +43,6 @@ def is_lost(error: RuntimeError) -> bool:
     """Tell whether an error means that another process cannot be reached any more."""
     words = ("closed by peer", "gloo", "Broken pipe", "reset by peer")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
-
-
-def stop() -> None:
-    """Leave the other processes, at the end."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def world() -> int:
@@ -77,15 +71,6 @@ def first_alone() -> Iterator[None]:
         barrier()
 
 
-def agree(value: T) -> T:
-    """Return process 0's value in every process."""
-    if world() == 1:
-        return value
-    box: list[T] = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
-
-
 def exchange(value: T) -> list[T]:
     """Return what every process has to say, in their order."""
     if world() == 1:
@@ -96,7 +81,7 @@ def exchange(value: T) -> list[T]:
 
 
 def share(count: int) -> slice:
-    """Return the part of so many rows that is this process's own.
+    """Return the part of `count` rows that is this process's own.
 
     Example:
         >>> share(10)
@@ -110,7 +95,8 @@ def gather(tensor: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "m ..."]:
     if world() == 1:
         return tensor
     counts = exchange(len(tensor))
-    padded = _pad(tensor, max(counts))
+    missing = tensor.new_zeros(max(counts) - len(tensor), *tensor.shape[1:])
+    padded = torch.cat([tensor, missing]).contiguous()
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
@@ -157,8 +143,3 @@ def average(tensors: Iterable[Tensor]) -> None:
         flat = total(torch.cat([t.flatten() for t in group])) / world()
         for tensor, part in zip(group, flat.split([t.numel() for t in group]), strict=True):
             tensor.copy_(part.view_as(tensor))
-
-
-def _pad(tensor: Shaped[Tensor, "n ..."], count: int) -> Shaped[Tensor, "m ..."]:
-    missing = tensor.new_zeros(count - len(tensor), *tensor.shape[1:])
-    return torch.cat([tensor, missing]).contiguous()

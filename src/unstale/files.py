@@ -116,3 +116,8 @@ def _finite(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: `$UNSTALE_CACHE`, or `~/.cache/unstale`."""
+    return Path(os.environ.get("UNSTALE_CACHE", "~/.cache/unstale")).expanduser()

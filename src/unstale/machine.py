@@ -6,7 +6,7 @@ import torch
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that are free on a device, or None where that cannot be told.
+    """Return the bytes that are free on a device, or None where that is unknown.
 
     In main memory no more than the process may still take (RLIMIT_DATA).
     """

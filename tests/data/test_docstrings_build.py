@@ -64,14 +64,15 @@ def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypat
     site.install("pkg", {})
     done = []
 
-    def interrupted(path, *args, **kwargs):
-        if len(done) == writes:
+    def interrupted(path, mode="r", *args, **kwargs):
+        if mode == "w" and len(done) == writes:
             raise KeyboardInterrupt
-        done.append(path)
-        return write_text(path, *args, **kwargs)
+        if mode == "w":
+            done.append(path)
+        return plain_open(path, mode, *args, **kwargs)
 
-    write_text = Path.write_text
-    monkeypatch.setattr(Path, "write_text", interrupted)
+    plain_open = Path.open
+    monkeypatch.setattr(Path, "open", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_docstrings(tmp_path / "out" / "built", ["pkg"], workers=1, progress=False)
     assert list((tmp_path / "out").iterdir()) == []

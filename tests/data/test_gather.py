@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from unstale.data import spill
+from unstale.data import rows
 from unstale.data.gather import Example, Gatherer, Target
-from unstale.data.spill import TextWriter
+from unstale.data.rows import TextWriter
 from unstale.errors import InputError
 
 
@@ -14,8 +14,8 @@ from unstale.errors import InputError
 def test_texts_are_the_same_in_memory_and_in_a_file(
     limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(spill, "_SPILL", limit)
-    monkeypatch.setattr(spill, "_BATCH", 16)
+    monkeypatch.setattr(rows, "_SPILL", limit)
+    monkeypatch.setattr(rows, "_CHUNK", 16)
     monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
     writer, texts = TextWriter(), [f"text {i} ü" * (i % 5) for i in range(100)]
     for text in texts:

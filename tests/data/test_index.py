@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstale.data.index import Index
+from unstale.data.rows import Index
 
 
 @given(st.lists(st.one_of(st.text(max_size=3), st.binary(max_size=3))))

@@ -43,7 +43,6 @@ class TargetBuffer:
         self._starts = np.cumsum([0, *[len(s) for s in shards]])
 
     def __len__(self) -> int:
-        """Count the targets, N."""
         return int(self._starts[-1])
 
     @property
@@ -65,23 +64,25 @@ class TargetBuffer:
         """Return the stale embeddings of some rows, on the device of `rows`."""
         if len(self.shards) == 1:
             return self.shards[0][rows]
-        flat = rows.cpu()
-        shard = torch.from_numpy(np.searchsorted(self._starts, flat.numpy(), side="right") - 1)
-        found = torch.empty(len(flat), self.dim)
-        for s in shard.unique().tolist():
-            here = shard == s
-            found[here] = self.shards[s][flat[here] - int(self._starts[s])]
+        found = torch.empty(len(rows), self.dim)
+        for shard, here, local in self._by_shard(rows):
+            found[here] = shard[local]
         return found.to(rows.device)
 
     def write(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
         """Replace some embeddings; those of a file cannot be."""
         if self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
-        shard = np.searchsorted(self._starts, rows.cpu().numpy(), side="right") - 1
-        for s in np.unique(shard).tolist():
-            here = torch.from_numpy(shard == s)
-            local = rows.cpu()[here] - int(self._starts[s])
-            self.shards[s].scatter(local, vectors[here.to(vectors.device)])
+        for shard, here, local in self._by_shard(rows):
+            shard.scatter(local, vectors[here.to(vectors.device)])
+
+    def _by_shard(self, rows: Int[Tensor, " n"]) -> Iterator[tuple[Stored, Tensor, Tensor]]:
+        """Yield the shards that hold some rows, a mask of those rows, and their places there."""
+        flat = rows.cpu()
+        shard = torch.from_numpy(np.searchsorted(self._starts, flat.numpy(), side="right") - 1)
+        for s in shard.unique().tolist():
+            here = shard == s
+            yield self.shards[s], here, flat[here] - int(self._starts[s])
 
     def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
         """Yield `(first row, embeddings)` over the whole buffer, at most `size` rows a time."""
@@ -136,7 +137,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     whole = manifest.pop("sha256", None)
     if manifest.keys() != _KEYS or manifest["format"] != FORMAT:
         raise InputError(f"{path} is not the manifest of a buffer of format {FORMAT}")
-    if whole is not None and whole != digest(manifest):  # early buffers have none
+    if whole != digest(manifest):
         raise InputError(f"{path} is damaged: its own checksum does not fit")
     shards, dim = manifest["shards"], manifest["dim"]
     if manifest["dtype"] not in DTYPES or not isinstance(manifest["fingerprint"], dict):
@@ -171,11 +172,9 @@ def check_shards(folder: Path) -> int:
     manifest = read_manifest(folder)
     TargetBuffer.open(folder)
     for shard in manifest["shards"]:
-        if sha256(folder / shard["file"]) != shard["sha256"]:
-            path = folder / shard["file"]
-            raise InputError(
-                f"{path} is damaged: its checksum is not that in {MANIFEST}; {_REMEDY}"
-            )
+        if sha256(path := folder / shard["file"]) != shard["sha256"]:
+            rule = f"its checksum is not that in {MANIFEST}"
+            raise InputError(f"{path} is damaged: {rule}; {_REMEDY}")
     return len(manifest["shards"])
 
 

@@ -8,9 +8,8 @@ from sentence_transformers.base.modules import Module
 
 from unstale.data.dataset import Texts
 from unstale.encoders.embed import is_cosine, prompt_of
-from unstale.encoders.load import max_length, tower_modules
+from unstale.encoders.load import hash_weights, max_length, tower_modules
 from unstale.encoders.tokenise import tokenizer_text
-from unstale.encoders.weights import hash_weights
 
 Fingerprint = dict[str, str | int | None]
 

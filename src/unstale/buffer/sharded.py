@@ -30,7 +30,6 @@ class ShardedBuffer:
         self.targets = targets
 
     def __len__(self) -> int:
-        """Count the targets of all processes, N."""
         return self.targets
 
     @property

@@ -62,7 +62,6 @@ class Stored:
         return stored
 
     def __len__(self) -> int:
-        """Count the vectors."""
         return len(self.data)
 
     @property

@@ -33,7 +33,6 @@ class Texts(Sequence[str]):
         return cls(pa.chunked_array([pa.array(texts, pa.large_string())]))
 
     def __len__(self) -> int:
-        """Count the texts."""
         return len(self._array)
 
     def __getitem__(self, row: int) -> str:  # type: ignore[override]

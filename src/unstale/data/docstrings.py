@@ -39,8 +39,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from unstale.errors import InputError
-from unstale.files import atomic_folder, write_json
-from unstale.paths import cache_folder
+from unstale.files import atomic_folder, cache_folder, write_json
 
 DEFAULT_PACKAGES = ("stdlib", "numpy", "torch", "transformers", "sentence_transformers")
 
@@ -89,7 +88,7 @@ def docstrings_folder(
     Args:
         packages: Import names of installed packages, and `stdlib`. Order matters: of two equal
             pairs the first is kept.
-        cache: The folder that holds built sets; by default `unstale.paths.cache_folder()`.
+        cache: The folder that holds built sets; by default `unstale.files.cache_folder()`.
     """
     identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()
@@ -286,14 +285,11 @@ def _split(module: str) -> str:
 
 
 def _write_beir(folder: Path, pairs: list[_Pair], splits: list[str]) -> None:
-    targets, queries = list[str](), list[str]()
-    qrels = {split: ["query-id\tcorpus-id\tscore"] for split in _SPLITS}
-    for number, (pair, split) in enumerate(zip(pairs, splits, strict=True)):
-        targets.append(json.dumps({"_id": f"t{number}", "title": pair.title, "text": pair.text}))
-        queries.append(json.dumps({"_id": f"q{number}", "text": pair.query}))
-        qrels[split].append(f"q{number}\tt{number}\t1")
-    files = {"corpus.jsonl": targets, "queries.jsonl": queries}
-    files |= {f"qrels/{split}.tsv": lines for split, lines in qrels.items()}
-    (folder / "qrels").mkdir()
-    for name, lines in files.items():
-        (folder / name).write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    from unstale.data.formats.beir import write_parts  # not above: workers need no pyarrow
+
+    write_parts(
+        folder,
+        ({"_id": f"t{i}", "title": p.title, "text": p.text} for i, p in enumerate(pairs)),
+        ({"_id": f"q{i}", "text": p.query} for i, p in enumerate(pairs)),
+        {s: [(f"q{i}", f"t{i}", 1) for i, x in enumerate(splits) if x == s] for s in _SPLITS},
+    )

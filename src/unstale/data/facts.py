@@ -6,14 +6,13 @@ half the time, and one that learns which words mean the same finds it always. No
 in one split is asked in another, so nothing can be answered from memory.
 """
 
-import json
 import random
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-from unstale.files import atomic_folder
-from unstale.paths import cache_folder
+from unstale.data.formats.beir import write_parts
+from unstale.data.lines import Record
+from unstale.files import atomic_folder, cache_folder
 
 VERSION = 3  # of the text below: another text is another folder
 PLACES = 600
@@ -87,7 +86,7 @@ def facts_folder() -> Path:
 
 def _write(folder: Path, draw: random.Random) -> None:
     corpus: list[str] = []
-    questions: list[dict[str, Any]] = []
+    questions: list[Record] = []
     gold: list[int] = []
     for place in _places(draw):
         for values, says, asks, _ in RELATIONS:
@@ -102,20 +101,19 @@ def _write(folder: Path, draw: random.Random) -> None:
     draw.shuffle(order)  # a target's place in the corpus tells nothing
     row = {old: new for new, old in enumerate(order)}
     texts = [corpus[old][0].upper() + corpus[old][1:] for old in order]
-    _write_lines(
-        folder / "corpus.jsonl", [{"_id": f"t{i}", "text": t} for i, t in enumerate(texts)]
-    )
-    _write_lines(folder / "queries.jsonl", [{"_id": f"q{i}", **q} for i, q in enumerate(questions)])
     asked = list(range(len(questions)))
     draw.shuffle(asked)
-    (folder / "qrels").mkdir()
-    start = 0
+    qrels, start = {}, 0
     for split, share in SHARES.items():
         end = start + round(share * len(asked))
-        lines = [f"q{q}\tt{row[gold[q]]}\t1\n" for q in sorted(asked[start:end])]
-        header = "query-id\tcorpus-id\tscore\n"
-        (folder / "qrels" / f"{split}.tsv").write_text(header + "".join(lines), "utf-8")
+        qrels[split] = [(f"q{q}", f"t{row[gold[q]]}", 1) for q in sorted(asked[start:end])]
         start = end
+    write_parts(
+        folder,
+        ({"_id": f"t{i}", "text": text} for i, text in enumerate(texts)),
+        ({"_id": f"q{i}", **question} for i, question in enumerate(questions)),
+        qrels,
+    )
 
 
 def _places(draw: random.Random) -> list[str]:
@@ -123,7 +121,3 @@ def _places(draw: random.Random) -> list[str]:
     syllables = ["".join(parts) for parts in product("bdfghjklmnprstvwz", "aeiou", "dgklmnprstvxz")]
     draw.shuffle(syllables)
     return ["".join(draw.sample(syllables, 2)).capitalize() for i in range(PLACES)]
-
-
-def _write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")

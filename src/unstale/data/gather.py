@@ -3,15 +3,14 @@
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset
-from unstale.data.index import Index
-from unstale.data.lines import show
-from unstale.data.rows import Rows
+from unstale.data.lines import Record, identifier, show, string
+from unstale.data.rows import Index, Rows
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class Gatherer:
         self._judgements: dict[str, _Judgements] = {}
         self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
         self._renamed = Index()  # SPLIT/ID of the queries in such lists that are called so now
-        self._odd: Counter[str] = Counter()  # what is told at the end
+        self._odd: Counter[str] = Counter()  # warnings, logged at the end
 
     def corpus(self, target: Target, where: str, *, by_text: bool = False) -> int:
         """Add a target of the corpus file, to be found by its id, or by its text."""
@@ -83,16 +82,14 @@ class Gatherer:
             self._odd["targets repeat an id with another text, the first counts"] += 1
         return row
 
-    def query(
-        self, split: str, text: str, where: str, id: str | None = None, answers: Sequence[str] = ()
-    ) -> int:
-        """Find a query that was read before, or add it."""
-        return self._query(split, text, where, id, answers)[0]
-
     def _query(
         self, split: str, text: str, where: str, id: str | None, answers: Sequence[str]
     ) -> tuple[int, int | None]:
-        """Return the query's row, and that of another one which has its id, if there is one."""
+        """Find a query that was read before, or add it.
+
+        Returns:
+            The query's row, and that of another one which has its id, if there is one.
+        """
         if not text.strip():
             raise InputError(f"{where}: the query is empty")
         key = text.encode() if id is None else id
@@ -150,7 +147,7 @@ class Gatherer:
 
     def example(self, split: str, example: Example, where: str) -> None:
         """Add a query with its judged targets; negatives are judged with a grade of 0."""
-        row = self.query(split, example.query, where, example.id, example.answers)
+        row, _ = self._query(split, example.query, where, example.id, example.answers)
         for grade, targets in ((1, example.positives), (0, example.negatives)):
             for target in targets:
                 self.judge(split, row, self.target(target, where), grade)
@@ -193,6 +190,32 @@ class Gatherer:
             answers=self._answers if any(self._answers) else None,
             title_ends=ends if ends.any() else None,
         )
+
+
+def parse_target(record: Record, where: str, *id_keys: str) -> Target:
+    """Make a target of a record with `title` and `text`; its id is the first that there is."""
+    ids = (identifier(record, key, where) for key in id_keys)
+    title = string(record, "title", where) if record.get("title") else ""
+    id = next((id for id in ids if id is not None), None)
+    return Target(id, title, string(record, "text", where))
+
+
+def gather(
+    examples: Iterable[tuple[str, str, Example]],
+    corpus: Iterable[tuple[str, Target]] = (),
+    *,
+    by_text: bool = False,
+) -> Gatherer:
+    """Collect `(where, target)` of the corpus, if there is one, then `(split, where, example)`.
+
+    `by_text`: the examples name their targets by text, and not by id.
+    """
+    gatherer = Gatherer()
+    for where, target in corpus:
+        gatherer.corpus(target, where, by_text=by_text)
+    for split, where, example in examples:
+        gatherer.example(split, example, where)
+    return gatherer
 
 
 def _join(target: Target, where: str) -> tuple[str, int]:

@@ -1,10 +1,11 @@
-"""Read big text files as streams, with a bar over the bytes; an error names file and line."""
+"""Read and write big text files as streams; an error names the file, the line and the field."""
 
 import codecs
 import csv
 import json
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -13,11 +14,14 @@ from tqdm import tqdm
 
 from unstale.errors import InputError
 
+Record = dict[str, Any]
+_LOG = logging.getLogger(__name__)
 _QUIET = 50_000_000  # bytes below which a file is read before a bar would be of use
 _FEW = 50_000  # things below which a bar would be of no use
 _PIECE = 2**20
 _LARGEST = 2**26  # characters of one record of a JSON array
 _BETWEEN = re.compile(r"[\s,]*")
+BREAKS = re.compile(r"[\t\r\n]+")  # what a field divided by tabs cannot hold
 _FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
 
 
@@ -33,13 +37,14 @@ def text_lines(path: Path, progress: bool) -> Iterator[tuple[int, str]]:
             yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
-def json_records(path: Path, progress: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield `(line number, object)` of JSON lines, or of one JSON array, whichever it is."""
-    read = _array if _starts_an_array(path) else _json_lines
-    for number, record in read(path, progress):
+def json_records(path: Path, progress: bool) -> Iterator[tuple[str, Record]]:
+    """Yield `(FILE:LINE, object)` of JSON lines, or of one JSON array, whichever it is."""
+    with _opened(path, progress=False) as (file, _):
+        array = file.read(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+    for number, record in (_array if array else _json_lines)(path, progress):
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number}: expected a JSON object, found {show(record)}")
-        yield number, record
+        yield f"{path}:{number}", record
 
 
 def _json_lines(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
@@ -49,11 +54,6 @@ def _json_lines(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
                 yield number, json.loads(line)
             except (ValueError, RecursionError) as error:  # bad JSON, or nested too deep
                 raise InputError(f"{path}:{number}: not a JSON object ({error})") from None
-
-
-def _starts_an_array(path: Path) -> bool:
-    with _opened(path, progress=False) as (file, _):
-        return file.read(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
 def _array(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
@@ -107,6 +107,56 @@ def csv_rows(path: Path, progress: bool, delimiter: str = ",") -> Iterator[tuple
         raise InputError(f"{path}:{reader.line_num}: {error}") from None
 
 
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as JSON lines."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def write_array(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as one JSON array, a line each."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        before = "[\n"
+        for record in records:
+            file.write(before + json.dumps(record, ensure_ascii=False))
+            before = ",\n"
+        file.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows of fields divided by tabs; tabs and line ends inside a field become spaces."""
+    changed = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            fields = [str(field) for field in row]
+            flat = [BREAKS.sub(" ", field) for field in fields]
+            changed += flat != fields
+            file.write("\t".join(flat) + "\n")
+    if changed:
+        _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
+    """Write rows of fields, quoted where they must be."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+
+
+class _Lines:
+    """A file for a csv writer: its lines end in a newline alone.
+
+    The writer quotes what its own line end is made of, so only one with a carriage return quotes a
+    carriage return in a text, which no reader takes otherwise.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, line: str) -> None:
+        self._file.write(line.removesuffix("\r\n") + "\n")
+
+
 def count_bar(total: int, what: str, unit: str, progress: bool = True) -> "tqdm[Any]":
     """Make a bar over things that are counted and not read by the byte."""
     return tqdm(total=total, desc=what, unit=unit, disable=not progress or total < _FEW)
@@ -125,7 +175,7 @@ def _opened(path: Path, progress: bool) -> Iterator[tuple[IO[bytes], "tqdm[Any]"
         yield file, bar
 
 
-def string(record: dict[str, Any], key: str, where: str) -> str:
+def string(record: Record, key: str, where: str) -> str:
     """Take a text out of a record."""
     return text(record.get(key), key, where)
 
@@ -151,7 +201,7 @@ def strings(value: object, key: str, where: str) -> list[str]:
     return [text(v, key, where) for v in values]
 
 
-def objects(record: dict[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+def objects(record: Record, key: str, where: str) -> list[Record]:
     """Take a list of JSON objects out of a record; nothing is none."""
     values = record.get(key) or []
     if not isinstance(values, list) or not all(isinstance(v, dict) for v in values):
@@ -159,7 +209,7 @@ def objects(record: dict[str, Any], key: str, where: str) -> list[dict[str, Any]
     return values
 
 
-def identifier(record: dict[str, Any], key: str, where: str) -> str | None:
+def identifier(record: Record, key: str, where: str) -> str | None:
     """Take an id out of a record: a string or a whole number, or None where there is none."""
     value = record.get(key)
     if isinstance(value, int) and not isinstance(value, bool):

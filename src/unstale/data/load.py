@@ -10,7 +10,7 @@ from unstale.data.docstrings import docstrings_folder
 from unstale.data.facts import facts_folder
 from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.beir import read_beir
-from unstale.data.formats.format import Format, Source
+from unstale.data.formats.format import Format, Location
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -44,23 +44,23 @@ def load_dataset(name: str, *, progress: bool = True, judged: bool = True) -> Re
     return found.read(source)
 
 
-def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Source]:
+def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Location]:
     """Take a name of data apart: its format, if it says one, and where to read.
 
     Example:
         >>> parse_name("csv:pairs.csv:query=title,positive=body")
-        ('csv', Source(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
+        ('csv', Location(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
     """
     found = _COLUMNS.search(name)
     columns = dict(part.split("=", 1) for part in found.group(1).split(",")) if found else {}
     place = name[: found.start()] if found else name
     prefix, colon, rest = place.partition(":")
     if colon and prefix in FORMATS:
-        return prefix, Source(rest, columns, progress)
-    return None, Source(place, columns, progress)
+        return prefix, Location(rest, columns, progress)
+    return None, Location(place, columns, progress)
 
 
-def _detect(source: Source) -> Format:
+def _detect(source: Location) -> Format:
     """Find the format that fits, or list what was looked for."""
     for name in FORMATS:
         if (found := find_format(name)).fits(source):

@@ -39,7 +39,6 @@ class TokenStore:
         self._template = dict(template)
 
     def __len__(self) -> int:
-        """Count the targets."""
         return len(self._starts) - 1
 
     @property
@@ -71,7 +70,7 @@ class TokenStore:
             features["attention_mask"] = inside.long()
             if self._template["segments"]:
                 features["token_type_ids"] = torch.zeros_like(padded)
-        return {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+        return to_device(features, device)
 
     @classmethod
     def build(
@@ -89,14 +88,17 @@ class TokenStore:
             with atomic_folder(folder) as temporary:
                 _tokenise(texts, preprocess, temporary, pad, max_length, progress)
         template = json.loads((folder / "template.json").read_text("utf-8"))
-        ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else _NONE
+        empty = np.zeros(0, np.int32)  # an empty file cannot be mapped
+        ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else empty
         store = cls(ids, np.load(folder / "starts.npy"), template)
         if len(store) != len(texts):
             raise InputError(f"{folder} holds tokens of {len(store)} targets, not {len(texts)}")
         return store
 
 
-_NONE = np.zeros(0, np.int32)
+def to_device(features: Features, device: torch.device) -> Features:
+    """Move the tensors among some features to a device."""
+    return {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
 
 
 def _tokenise(

@@ -12,9 +12,9 @@ from sentence_transformers import CrossEncoder
 from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.encoders.weights import hash_weights
+from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
-from unstale.paths import cache_folder
+from unstale.files import cache_folder
 
 _ASK = 500  # keys to one query of the cache
 _WAIT = 60  # seconds for another process to finish writing
@@ -96,7 +96,8 @@ class CrossScores:
         for start in range(0, len(keys), _ASK):
             some = keys[start : start + _ASK]
             marks = ",".join("?" * len(some))
-            found = self._cache.execute(f"SELECT * FROM scores WHERE pair IN ({marks})", some)
+            wanted = f"SELECT * FROM scores WHERE pair IN ({marks})"  # noqa: S608 - question marks
+            found = self._cache.execute(wanted, some)
             known.update((key, score) for key, score in found if score is not None)
         return known
 

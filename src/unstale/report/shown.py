@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from unstale.evaluation.answers import exact_match
+from unstale.data.answers import exact_match
 from unstale.report.entries import Group, corrected_group
 from unstale.report.escape import escape
 from unstale.results import Answer, Example, ListedTarget

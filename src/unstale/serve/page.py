@@ -89,21 +89,9 @@ class Page:
     def _sources(self, said: Answered) -> str:
         if not len(said.rows):
             return '<p class="note">From memory: this run retrieves nothing.</p>'
-        rows = said.rows.tolist()
-        items = "".join(
-            f'<li><p class="where"><b>{100 * p:.1f}%</b> <code>{escape(key)}</code></p>'
-            f"<p>{_short(text)}</p></li>"
-            for p, key, text in zip(
-                said.probabilities.tolist(),
-                self.dataset.target_ids.take(rows),
-                self.dataset.targets.take(rows),
-                strict=True,
-            )
-        )
-        return (
-            f"<details><summary>Read from {len(rows)} targets, with P(y|x)</summary>"
-            f'<ol class="hits">{items}</ol></details>'
-        )
+        heads = [f"<b>{100 * p:.1f}%</b>" for p in said.probabilities.tolist()]
+        summary = f"<summary>Read from {len(heads)} targets, with P(y|x)</summary>"
+        return f"<details>{summary}{self._list(said.rows.tolist(), heads)}</details>"
 
     def _sides(self, query: str) -> str:
         before, after = compare(self.before, self.after, query, self.k)
@@ -115,18 +103,20 @@ class Page:
         )
 
     def _side(self, title: str, verb: str, hits: Sequence[Hit]) -> str:
-        rows = [hit.row for hit in hits]
+        heads = [
+            f'<b>{hit.rank}</b> <span class="score">{hit.score:.3f}</span> {_moved(hit, verb)}'
+            for hit in hits
+        ]
+        return f"<div><h2>{title}</h2>{self._list([hit.row for hit in hits], heads)}</div>"
+
+    def _list(self, rows: list[int], heads: list[str]) -> str:
+        """List targets, each under a line that begins with its head."""
+        ids, texts = self.dataset.target_ids.take(rows), self.dataset.targets.take(rows)
         items = "".join(
-            f'<li><p class="where"><b>{hit.rank}</b> <span class="score">{hit.score:.3f}</span> '
-            f"{_moved(hit, verb)} <code>{escape(key)}</code></p><p>{_short(text)}</p></li>"
-            for hit, key, text in zip(
-                hits,
-                self.dataset.target_ids.take(rows),
-                self.dataset.targets.take(rows),
-                strict=True,
-            )
+            f'<li><p class="where">{head} <code>{escape(id)}</code></p><p>{_short(text)}</p></li>'
+            for head, id, text in zip(heads, ids, texts, strict=True)
         )
-        return f'<div><h2>{title}</h2><ol class="hits">{items}</ol></div>'
+        return f'<ol class="hits">{items}</ol>'
 
 
 def _moved(hit: Hit, verb: str) -> str:

@@ -1,4 +1,4 @@
-"""The web server: one page, GET only, for this machine unless told otherwise."""
+"""The web server: one page, GET only, for this machine unless another host is given."""
 
 import errno
 import ipaddress
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
                 body = self.server.page(query).encode()
         except Exception:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain="See the terminal.")
-            raise  # the server prints it, and goes on
+            raise  # the server prints it, and continues
         self.send_response(HTTPStatus.OK)
         for name, value in _HEADERS.items():
             self.send_header(name, value)

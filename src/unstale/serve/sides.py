@@ -1,5 +1,6 @@
 """Two encoders side by side: what each finds for a query, and where the other has it."""
 
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.encoders.embed import embed_queries
-from unstale.search.exact import Exact, TopK
+from unstale.search.exact import Exact
 
 _CHUNK = 16_384
 
@@ -25,21 +26,12 @@ class Hit(NamedTuple):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Side:
     """An encoder and the corpus as it embeds it."""
 
-    def __init__(self, model: SentenceTransformer, buffer: TargetBuffer) -> None:
-        self.model = model
-        self.buffer = buffer
-        self._search = Exact(buffer)
-
-    def embed(self, query: str) -> Float[Tensor, "1 d"]:
-        """Embed one query."""
-        return embed_queries(self.model, [query])
-
-    def best(self, vector: Float[Tensor, "1 d"], k: int) -> TopK:
-        """Find the k best targets."""
-        return self._search.top_k(vector, min(k, len(self.buffer)))
+    model: SentenceTransformer
+    buffer: TargetBuffer
 
     def ranks(self, vector: Float[Tensor, "1 d"], rows: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
         """Return the places of some targets among all: one more than score higher."""
@@ -53,10 +45,10 @@ class Side:
 
 def compare(before: Side, after: Side, query: str, k: int) -> tuple[list[Hit], list[Hit]]:
     """Return what each side finds, best first, with its places on the other side."""
-    vectors = {side: side.embed(query) for side in (before, after)}
+    vectors = {side: embed_queries(side.model, [query]) for side in (before, after)}
     found = []
     for side, other in ((before, after), (after, before)):
-        best = side.best(vectors[side], k)
+        best = Exact(side.buffer).top_k(vectors[side], min(k, len(side.buffer)))
         places = other.ranks(vectors[other], best.rows[0])
         columns = best.rows[0].tolist(), best.scores[0].tolist(), places.tolist()
         found.append(

@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 from tests.data.files import only, write
 
-from unstale.data.formats.fid import parse_fid
+from unstale.data.formats.toolkits import parse_fid
 from unstale.data.load import load_dataset, parse_name
 from unstale.errors import InputError
 

@@ -1,23 +1,23 @@
 """BEIR: corpus.jsonl, queries.jsonl, and qrels/SPLIT.tsv. Nothing of a dataset is lost in it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.examples import parse_target
-from unstale.data.formats.format import Format, Source
-from unstale.data.formats.walk import (
-    check_ids,
-    judgements,
-    queries,
-    targets,
+from unstale.data.formats.format import Format, Location
+from unstale.data.formats.walk import check_ids, judgements, queries, targets
+from unstale.data.gather import Gatherer, parse_target
+from unstale.data.lines import (
+    Record,
+    json_records,
+    show,
+    string,
+    strings,
+    text_lines,
     write_fields,
     write_lines,
 )
-from unstale.data.gather import Gatherer
-from unstale.data.lines import json_records, show, string, strings, text_lines
 from unstale.errors import InputError
 
 _HEADER = ("query-id", "corpus-id", "score")
@@ -31,11 +31,11 @@ def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> Re
     if judged and not files:
         raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
     gatherer = Gatherer()
-    for where, record in _records(folder / "corpus.jsonl", progress):
+    for where, record in json_records(folder / "corpus.jsonl", progress):
         string(record, "_id", where)  # required here, and a string
         gatherer.corpus(parse_target(record, where, "_id"), where)
     asked = folder / "queries.jsonl"
-    for where, record in _records(asked, progress) if judged or asked.exists() else ():
+    for where, record in json_records(asked, progress) if judged or asked.exists() else ():
         text, id = string(record, "text", where), string(record, "_id", where)
         gatherer.new_query(text, id, where, _answers(record, where))
     for file in files:
@@ -44,12 +44,7 @@ def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> Re
     return gatherer.dataset(folder.resolve().name, asked=judged)
 
 
-def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    for line, record in json_records(path, progress):
-        yield f"{path}:{line}", record
-
-
-def _answers(record: dict[str, Any], where: str) -> list[str]:
+def _answers(record: Record, where: str) -> list[str]:
     metadata = record.get("metadata")
     answers = metadata.get("answers") if isinstance(metadata, dict) else None
     return strings(answers, "metadata.answers", where)
@@ -70,24 +65,32 @@ def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, st
 def write_beir(dataset: RetrievalDataset, folder: Path) -> None:
     """Write a dataset as a BEIR folder."""
     check_ids(dataset)
-    write_lines(
-        folder / "corpus.jsonl",
+    write_parts(
+        folder,
         ({"_id": t.id, "title": t.title, "text": t.text} for t in targets(dataset)),
-    )
-    write_lines(
-        folder / "queries.jsonl",
         (
             {"_id": q.id, "text": q.text, "metadata": {"answers": q.answers} if q.answers else {}}
             for q in queries(dataset)
         ),
+        {split: judgements(dataset, split) for split in dataset.qrels},
     )
+
+
+def write_parts(
+    folder: Path,
+    corpus: Iterable[Record],
+    queries: Iterable[Record],
+    qrels: Mapping[str, Iterable[Sequence[object]]],
+) -> None:
+    """Write the records of the corpus and of the queries, and the judgements of each split."""
+    write_lines(folder / "corpus.jsonl", corpus)
+    write_lines(folder / "queries.jsonl", queries)
     (folder / "qrels").mkdir()
-    for split in dataset.qrels:
-        lines = chain([_HEADER], judgements(dataset, split))
-        write_fields(folder / "qrels" / f"{split}.tsv", lines)
+    for split, judged in qrels.items():
+        write_fields(folder / "qrels" / f"{split}.tsv", chain([_HEADER], judged))
 
 
-def _fits(source: Source) -> bool:
+def _fits(source: Location) -> bool:
     parts = ("corpus.jsonl", "queries.jsonl", "qrels")
     alone = [file.name for file in source.files(".jsonl")] == ["corpus.jsonl"]
     there = sum((source.path / part).exists() for part in parts)

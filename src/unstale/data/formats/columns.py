@@ -5,8 +5,9 @@ A row has a query, a positive, and maybe negatives: `negative`, or `negative_1`,
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -15,10 +16,11 @@ import pyarrow as pa
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import TWINS
 from unstale.data.formats.walk import answered, targets
-from unstale.data.gather import Example, Target
-from unstale.data.lines import identifier, show, string, strings
+from unstale.data.gather import Example, Target, parse_target
+from unstale.data.lines import Record, count_bar, identifier, show, string, strings
 from unstale.errors import InputError
 
+Rows = Iterator[tuple[str, Record]]  # where a row stands, and the row
 _LOG = logging.getLogger(__name__)
 
 # role: the names of columns that play it if none is named.
@@ -122,24 +124,22 @@ class RowReader:
         self._shapes: dict[tuple[str, ...], Columns] = {}
         self._missing = set(chosen)  # roles whose column no row had yet
         self._unsure = set(_EXTRA) - set(chosen)
-        self._left_out: set[str] = set()
+        self._left_out: dict[str, Any] = {}
 
-    def read(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Example]]:
-        """Yield `(where, example)` of rows `(where, row)`."""
-        row: dict[str, Any] = {}
+    def read(self, split: str, rows: Rows) -> Iterator[tuple[str, str, Example]]:
+        """Yield `(split, where, example)` of the rows of a split."""
+        row: Record = {}
         for where, row in rows:
             columns = self._columns(tuple(row), where)
-            extra = self._unsure and (columns.query_id or columns.answers)
-            if extra and self._doubts(columns, row, where):
-                columns = self._columns(tuple(row), where)
-            yield where, parse_row(columns, row, where)
+            if self._unsure:
+                self._settle(columns, row, where)
+            yield split, where, parse_row(self.without(columns), row, where)
         for role in self._missing if row else ():
             raise _no_column(role, row, self._chosen, self._name, self._how)
 
     def without(self, columns: Columns) -> Columns:
         """Return columns without those that were left out."""
-        nothing: dict[str, Any] = dict.fromkeys(self._left_out)
-        return columns._replace(**nothing)
+        return columns._replace(**self._left_out) if self._left_out else columns
 
     def _columns(self, names: tuple[str, ...], where: str) -> Columns:
         if names not in self._shapes:
@@ -147,12 +147,11 @@ class RowReader:
             self._missing -= {r for r in self._missing if _find(r, names, self._chosen)}
             if len(self._shapes) == _SHAPES:
                 self._shapes.clear()
-            self._shapes[names] = self.without(found)
+            self._shapes[names] = found
         return self._shapes[names]
 
-    def _doubts(self, columns: Columns, row: dict[str, Any], where: str) -> bool:
-        """Leave out what the first value shows to be something else; tell whether there is such."""
-        before = len(self._left_out)
+    def _settle(self, columns: Columns, row: Record, where: str) -> None:
+        """Leave out what the first value shows to be something else."""
         for role, name in (("query_id", columns.query_id), ("answers", columns.answers)):
             if role not in self._unsure or name is None or row[name] in (None, "", []):
                 continue
@@ -164,12 +163,10 @@ class RowReader:
                     strings(row[name], name, where)
             except InputError as flaw:
                 _LOG.warning("%s; the column %r is left out", flaw, name)
-                self._left_out.add(role)
-                self._shapes.clear()
-        return len(self._left_out) > before
+                self._left_out[role] = None
 
 
-def parse_row(columns: Columns, row: dict[str, Any], where: str) -> Example:
+def parse_row(columns: Columns, row: Record, where: str) -> Example:
     """Make an example of a row; an empty cell, or one of spaces, is no negative."""
     positives = strings(row.get(columns.positive), columns.positive, where)
     if not positives or not all(map(str.strip, positives)):
@@ -185,58 +182,68 @@ def parse_row(columns: Columns, row: dict[str, Any], where: str) -> Example:
     )
 
 
-def header(dataset: RetrievalDataset, split: str) -> list[str]:
-    """Return the columns to write: as many negatives as the query with the most has."""
-    counts = np.bincount(dataset.split(split).negatives[:, 0])
-    return ["query", "positive", *(f"negative_{i + 1}" for i in range(counts.max(initial=0)))]
+def corpus_targets(rows: Rows) -> Iterator[tuple[str, Target]]:
+    """Yield `(where, target)` of the rows of a corpus."""
+    return ((where, parse_target(row, where, "id")) for where, row in rows)
 
 
-def rows(dataset: RetrievalDataset, split: str) -> Iterator[list[str | None]]:
-    """Yield a row for each pair of a query and a positive, with all the query's negatives."""
-    width, short = len(header(dataset, split)), 0
+Cells = Iterator[list[str | None]]
+
+
+def corpus_table(dataset: RetrievalDataset) -> tuple[list[str], Cells]:
+    """Return the columns of a corpus, and a row for each target."""
+    return ["id", "title", "text"], ([t.id, t.title, t.text] for t in targets(dataset))
+
+
+def split_table(dataset: RetrievalDataset, split: str) -> tuple[list[str], Cells]:
+    """Return the columns of a split, and a row for each pair of a query and a positive.
+
+    There are as many columns for negatives as the query with the most has.
+    """
+    most = int(np.bincount(dataset.split(split).negatives[:, 0]).max(initial=0))
+    names = ["query", "positive", *(f"negative_{i + 1}" for i in range(most))]
+    return names, _rows(dataset, split, most)
+
+
+def _rows(dataset: RetrievalDataset, split: str, most: int) -> Cells:
+    short = 0
     for example in answered(dataset, split):
         negatives = [target.joined for target in example.negatives]
-        empty = [None] * (width - 2 - len(negatives))
+        empty = [None] * (most - len(negatives))
         for target in example.positives:
             short += bool(empty)
             yield [example.query, target.joined, *negatives, *empty]
     if short:
-        what = f"fewer than {width - 2} negatives: the rest of their cells are empty"
+        what = f"fewer than {most} negatives: the rest of their cells are empty"
         _LOG.warning("%s: %d rows of %s have %s", dataset.name, short, split, what)
 
 
-CORPUS = ["id", "title", "text"]
+def write_arrow(
+    path: Path, names: list[str], cells: Cells, open_writer: Callable[[Path, pa.Schema], Any]
+) -> None:
+    """Write a table of texts that never stands in memory as a whole."""
+    schema = pa.schema([(name, pa.large_string()) for name in names])
+    with open_writer(path, schema) as writer:
+        while some := list(islice(cells, _BATCH)):
+            columns = [pa.array(column, pa.large_string()) for column in zip(*some, strict=True)]
+            writer.write_batch(pa.record_batch(columns, schema))
 
 
-def corpus_rows(dataset: RetrievalDataset) -> Iterator[list[str | None]]:
-    """Yield a row for each target."""
-    return ([target.id, target.title, target.text] for target in targets(dataset))
-
-
-def batches(names: list[str], table: Iterable[list[str | None]]) -> Iterator[pa.RecordBatch]:
-    """Pack rows into Arrow record batches."""
-    table = iter(table)
-    while some := list(islice(table, _BATCH)):
-        columns = [pa.array(column, pa.large_string()) for column in zip(*some, strict=True)]
-        yield pa.record_batch(columns, schema(names))
-
-
-def plain_rows(
-    tables: Iterable[pa.RecordBatch | pa.Table], where: str
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows of Arrow pieces; a damaged one is refused before its offsets are followed."""
-    pieces = iter(tables)
-    while True:
-        try:
-            if (piece := next(pieces, None)) is None:
-                return
-            piece.validate(full=True)
-            found = piece.to_pylist()
-        except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
-            raise InputError(f"{where} is damaged ({error})") from None
-        yield found
-
-
-def schema(names: list[str]) -> pa.Schema:
-    """Return columns of texts."""
-    return pa.schema([(name, pa.large_string()) for name in names])
+def arrow_rows(
+    pieces: Iterable[pa.RecordBatch | pa.Table], count: int, name: str, progress: bool
+) -> Rows:
+    """Yield `(where, row)`; a damaged piece is refused before its offsets are followed."""
+    pieces, number = iter(pieces), 0
+    with count_bar(count, name, "row", progress) as bar:
+        while True:
+            try:
+                if (piece := next(pieces, None)) is None:
+                    return
+                piece.validate(full=True)
+                found = piece.to_pylist()
+            except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
+                raise InputError(f"{name} is damaged ({error})") from None
+            for row in found:
+                number += 1
+                yield f"{name}, row {number}", row
+            bar.update(len(found))

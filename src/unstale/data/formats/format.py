@@ -27,7 +27,7 @@ TWINS = "which of several equal texts was judged"
 
 @final
 @dataclass(frozen=True)
-class Source:
+class Location:
     """Where to read from.
 
     Args:
@@ -80,7 +80,7 @@ class Format:
     Args:
         name: As `--to` and `FORMAT:PATH` call it.
         about: What it looks for, in a few words.
-        fits: Tells whether something is in this format, by a look at its beginning.
+        fits: Finds what is in this format, by a look at its beginning; nothing is false.
         read: Reads it all.
         write: Writes a dataset into an empty folder; None if that is not possible.
         lacks: What it has no place for: ids, query ids, titles, answers, grades, twins.
@@ -89,8 +89,8 @@ class Format:
 
     name: str
     about: str
-    fits: Callable[[Source], bool]
-    read: Callable[[Source], RetrievalDataset]
+    fits: Callable[[Location], object]
+    read: Callable[[Location], RetrievalDataset]
     write: Callable[[RetrievalDataset, Path], None] | None
     lacks: tuple[str, ...] = ()
     check: Callable[[RetrievalDataset], None] | None = None

@@ -13,36 +13,23 @@ from typing import Any
 import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.columns import (
-    CORPUS,
-    LACKS,
-    Columns,
-    RowReader,
-    assign,
-    batches,
-    corpus_rows,
-    header,
-    plain_rows,
-    rows,
-    schema,
-)
-from unstale.data.formats.examples import gather, parse_target
-from unstale.data.formats.format import Format, Source
-from unstale.data.gather import Example, Target
-from unstale.data.lines import count_bar, show, text
+from unstale.data.formats import columns
+from unstale.data.formats.format import Format, Location
+from unstale.data.gather import Example, Target, gather
+from unstale.data.lines import show, text
 from unstale.errors import InputError
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
 _MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
 
 
-def _fits(source: Source) -> bool:
+def _fits(source: Location) -> bool:
     if source.path.exists():
         return any(source.beside(mark) for mark in _MARKS)
     return bool(_HUB.fullmatch(source.place))
 
 
-def _read(source: Source) -> RetrievalDataset:
+def _read(source: Location) -> RetrievalDataset:
     splits = _open(source.place)
     corpus = source.path / "corpus"
     targets = _targets(corpus, source.progress) if corpus.is_dir() else ()
@@ -56,7 +43,7 @@ def from_columns(
     chosen: Mapping[str, str] | None = None,
     *,
     progress: bool = True,
-) -> tuple[RetrievalDataset, Columns]:
+) -> tuple[RetrievalDataset, columns.Columns]:
     """Make a dataset with the split `train` of rows in memory, and say which columns it read.
 
     Args:
@@ -74,12 +61,11 @@ def from_columns(
     if isinstance(corpus, str):
         raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
     how = 'columns={{"{}": COLUMN}}'
-    columns = assign(part.column_names, chosen or {}, name, how)
-    reader = RowReader(name, chosen or {}, how)
-    rows = _rows(part.select_columns(columns.names), name, progress)
-    examples = (("train", where, example) for where, example in reader.read(rows))
-    data = gather(examples, _texts(corpus), by_text=True).dataset(name)
-    return data, reader.without(columns)
+    roles = columns.assign(part.column_names, chosen or {}, name, how)
+    reader = columns.RowReader(name, chosen or {}, how)
+    rows = _rows(part.select_columns(roles.names), name, progress)
+    data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
+    return data, reader.without(roles)
 
 
 def _texts(corpus: Iterable[object]) -> Iterator[tuple[str, Target]]:
@@ -110,52 +96,41 @@ def _open(place: str) -> dict[str, Any]:
     return {str(split): part for split, part in found.items()}
 
 
-def _examples(splits: dict[str, Any], source: Source) -> Iterator[tuple[str, str, Example]]:
+def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
-        part = part.select_columns(assign(part.column_names, source.columns, name).names)
+        part = part.select_columns(columns.assign(part.column_names, source.columns, name).names)
         rows = _rows(part, name, source.progress)
-        for where, example in RowReader(name, source.columns).read(rows):
-            yield split, where, example
+        yield from columns.RowReader(name, source.columns).read(split, rows)
 
 
 def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:
     for part in _open(str(folder)).values():
-        for where, row in _rows(part, str(folder), progress):
-            yield where, parse_target(row, where, "id")
+        yield from columns.corpus_targets(_rows(part, str(folder), progress))
 
 
-def _rows(part: Any, name: str, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+def _rows(part: Any, name: str, progress: bool) -> columns.Rows:  # noqa: ANN401
     """Yield `(where, row)`, read from the memory-mapped table in batches."""
-    number = 0
-    with count_bar(len(part), name, "row", progress) as bar:
-        for found in plain_rows(part.with_format("arrow").iter(4096), name):
-            for row in found:
-                number += 1
-                yield f"{name}, row {number}", row
-            bar.update(len(found))
+    return columns.arrow_rows(part.with_format("arrow").iter(4096), len(part), name, progress)
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
     from datasets import DatasetDict
 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        parts = {}
-        for i, split in enumerate(dataset.qrels):
-            table = rows(dataset, split)
-            parts[split] = _on_disk(Path(scratch, f"{i}.arrow"), header(dataset, split), table)
+        parts = {
+            split: _on_disk(Path(scratch, f"{i}.arrow"), *columns.split_table(dataset, split))
+            for i, split in enumerate(dataset.qrels)
+        }
         DatasetDict(parts).save_to_disk(str(folder))
-        corpus = _on_disk(Path(scratch, "corpus.arrow"), CORPUS, corpus_rows(dataset))
+        corpus = _on_disk(Path(scratch, "corpus.arrow"), *columns.corpus_table(dataset))
         corpus.save_to_disk(str(folder / "corpus"))
 
 
-def _on_disk(path: Path, names: list[str], table: Iterable[list[str | None]]) -> Any:  # noqa: ANN401
-    """Make a dataset of a table that never stands in memory as a whole."""
+def _on_disk(path: Path, names: list[str], cells: columns.Cells) -> Any:  # noqa: ANN401
     from datasets import Dataset
 
-    with pa.ipc.new_stream(path, schema(names)) as stream:
-        for batch in batches(names, table):
-            stream.write_batch(batch)
+    columns.write_arrow(path, names, cells, pa.ipc.new_stream)
     return Dataset.from_file(str(path))
 
 
@@ -165,5 +140,5 @@ FORMAT = Format(
     fits=_fits,
     read=_read,
     write=_write,
-    lacks=LACKS,
+    lacks=columns.LACKS,
 )

@@ -6,13 +6,13 @@ Several ids of one corpus, parted by commas, become its splits.
 from typing import Any
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.format import Format, Source, split_of
+from unstale.data.formats.format import Format, Location, split_of
 from unstale.data.gather import Gatherer, Target
 from unstale.data.lines import count_bar
 from unstale.errors import InputError
 
 
-def _read(source: Source) -> RetrievalDataset:
+def _read(source: Location) -> RetrievalDataset:
     ids = source.place.split(",")
     parts = {split_of(id) or "test": _load(id) for id in ids}
     if len(parts) < len(ids):

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.format import Format, Source
-from unstale.data.formats.walk import check_ids, judgements, queries, targets, write_fields
+from unstale.data.formats.format import Format, Location
+from unstale.data.formats.walk import check_ids, judgements, queries, targets
 from unstale.data.gather import Gatherer, Target
-from unstale.data.lines import show, text_lines
+from unstale.data.lines import show, text_lines, write_fields
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _CORPUS = "collection.tsv"
 
 
-def _read(source: Source) -> RetrievalDataset:
+def _read(source: Location) -> RetrievalDataset:
     folder, progress = source.path, source.progress
     files = {_split(file): file for file in sorted(folder.glob("qrels.*.tsv"))}
     if not files:

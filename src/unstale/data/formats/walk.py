@@ -1,12 +1,8 @@
 """Walk over a dataset in order to write it down: targets, queries, judgements, examples."""
 
-import csv
-import json
 import logging
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -14,12 +10,11 @@ from numpy import ndarray
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.gather import Example, Target
-from unstale.data.lines import count_bar, show
+from unstale.data.lines import BREAKS, count_bar, show
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = 4096  # texts looked up together
-_BREAKS = re.compile(r"[\t\r\n]+")
 
 
 class Query(NamedTuple):
@@ -96,62 +91,12 @@ def answered(dataset: RetrievalDataset, split: str) -> Iterator[Example]:
         _LOG.warning("%s: %d queries of %s %s", dataset.name, without, split, what)
 
 
-def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records as JSON lines."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-def write_array(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records as one JSON array, a line each."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        before = "[\n"
-        for record in records:
-            file.write(before + json.dumps(record, ensure_ascii=False))
-            before = ",\n"
-        file.write("[]\n" if before == "[\n" else "\n]\n")
-
-
-def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows of fields divided by tabs; tabs and line ends inside a field become spaces."""
-    changed = 0
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            fields = [str(field) for field in row]
-            flat = [_BREAKS.sub(" ", field) for field in fields]
-            changed += flat != fields
-            file.write("\t".join(flat) + "\n")
-    if changed:
-        _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
-
-
-def write_csv(path: Path, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
-    """Write rows of fields, quoted where they must be."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
-
-
-class _Lines:
-    """A file for a csv writer: its lines end in a newline alone.
-
-    The writer quotes what its own line end is made of, so only one with a carriage return quotes a
-    carriage return in a text, which no reader takes otherwise.
-    """
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def write(self, line: str) -> None:
-        self._file.write(line.removesuffix("\r\n") + "\n")
-
-
 def check_ids(dataset: RetrievalDataset) -> None:
     """Refuse ids that no line of fields divided by tabs can hold."""
     for what, ids in (("query", dataset.query_ids), ("target", dataset.target_ids)):
         for start, some in ids.chunks(_CHUNK):
             for row, id in enumerate(some, start + 1):
-                if _BREAKS.search(id):
+                if BREAKS.search(id):
                     rule = "this format has no place for tabs and line ends in ids"
                     raise InputError(
                         f"{what} {row} of {dataset.name} has the id {show(id)}; {rule}"

@@ -1,0 +1,287 @@
+"""Training examples as other toolkits write them: DPR, FiD and Atlas, Tevatron, FlagEmbedding.
+
+Each has JSON files, one a split and one query a record, and maybe a file with the corpus. With a
+corpus, a passage's id names a target of it; without one, the passages are the corpus.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import final
+
+from unstale.data.answers import has_answer
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.format import TWINS, Format, Location, splits_of
+from unstale.data.formats.walk import answered, examples, targets
+from unstale.data.gather import Example, Target, gather, parse_target
+from unstale.data.lines import (
+    Record,
+    csv_rows,
+    identifier,
+    json_records,
+    objects,
+    show,
+    string,
+    strings,
+    write_array,
+    write_csv,
+    write_lines,
+)
+from unstale.errors import InputError
+
+_HEADER = ["id", "text", "title"]  # of a corpus in DPR's tsv
+
+
+@final
+@dataclass(frozen=True)
+class _Toolkit:
+    """How one toolkit writes examples and the corpus; the first three are those of `Format`."""
+
+    name: str
+    about: str
+    lacks: tuple[str, ...]
+    keys: Sequence[set[str]]  # the first record of a file has all keys of one of these sets
+    parse: Callable[[Record, str], Example]
+    render: Callable[[Example], Record]
+    corpus: str  # the name of its file
+    passage: Callable[[Target], Record]  # renders a target of the corpus
+    id_keys: tuple[str, ...] = ("id",)  # what the corpus calls an id
+    inline: bool = True  # the examples hold the texts of their targets, not only ids
+    by_text: bool = False  # the examples name their targets by text, and not by id
+    judged: bool = True  # every query has a positive
+    array: bool = False  # a file is written as one JSON array, and not as JSON lines
+
+    @property
+    def format(self) -> Format:
+        return Format(self.name, self.about, self._files, self._read, self._write, self.lacks)
+
+    def _files(self, at: Location) -> list[Path]:
+        found = at.files(".json", ".jsonl")
+        return [f for f in found if any(keys <= _first(f).keys() for keys in self.keys)]
+
+    def _read(self, at: Location) -> RetrievalDataset:
+        corpus = at.corpus(self.corpus)
+        if corpus is None and not self.inline:
+            rule = f"its examples name targets by id, so give a folder that has {self.corpus} too"
+            raise InputError(f"{at.place}: {rule}")
+        if not (files := self._files(at)):
+            raise InputError(f"{at.place}: no JSON file there holds examples in this format")
+        passages = read_corpus(corpus, at.progress, *self.id_keys) if corpus else ()
+        found = (
+            (split, where, self.parse(record, where))
+            for split, parts in splits_of(files).items()
+            for file in parts
+            for where, record in json_records(file, at.progress)
+        )
+        return gather(found, passages, by_text=self.by_text).dataset(at.name, judged=self.judged)
+
+    def _write(self, dataset: RetrievalDataset, folder: Path) -> None:
+        passages = map(self.passage, targets(dataset))
+        if self.corpus.endswith(".tsv"):
+            rows = ([passage[key] for key in _HEADER] for passage in passages)
+            write_csv(folder / self.corpus, chain([_HEADER], rows), "\t")
+        else:
+            write_lines(folder / self.corpus, passages)
+        for split in dataset.qrels:
+            found = answered(dataset, split) if self.judged else examples(dataset, split)
+            write, suffix = (write_array, "json") if self.array else (write_lines, "jsonl")
+            write(folder / f"{split}.{suffix}", map(self.render, found))
+
+
+def _first(file: Path) -> Record:
+    """Return the first record of a JSON file, or an empty one if it has none."""
+    try:
+        return next(json_records(file, progress=False), ("", {}))[1]
+    except InputError:
+        return {}
+
+
+def read_corpus(path: Path, progress: bool, *id_keys: str) -> Iterator[tuple[str, Target]]:
+    """Yield `(where, target)` of JSON records, or of DPR's tsv with id, text and maybe title."""
+    json = path.suffix != ".tsv"
+    for where, record in json_records(path, progress) if json else ():
+        yield where, parse_target(record, where, *id_keys)
+    for line, fields in csv_rows(path, progress, "\t") if not json else ():
+        if fields[:2] == _HEADER[:2]:
+            continue
+        if len(fields) not in (2, 3):
+            found = show(fields)
+            raise InputError(f"{path}:{line}: expected {', '.join(_HEADER)}, found {found}")
+        yield f"{path}:{line}", Target(fields[0], fields[2] if len(fields) == 3 else "", fields[1])
+
+
+def _passage(id_key: str) -> Callable[[Target], Record]:
+    return lambda target: {id_key: target.id, "title": target.title, "text": target.text}
+
+
+def _passages(record: Record, key: str, where: str, *id_keys: str) -> list[Target]:
+    """Take a list of passages out of a record; by default as DPR and FiD call their ids."""
+    keys = id_keys or ("passage_id", "psg_id", "id")
+    return [parse_target(p, f"{where}, {key}", *keys) for p in objects(record, key, where)]
+
+
+def _parse_dpr(record: Record, where: str) -> Example:
+    """Make an example in which hard negatives come before plain ones."""
+    negatives = ("hard_negative_ctxs", "negative_ctxs")
+    return Example(
+        None,
+        string(record, "question", where),
+        _passages(record, "positive_ctxs", where),
+        [c for key in negatives for c in _passages(record, key, where)],
+        strings(record.get("answers"), "answers", where),
+    )
+
+
+def _render_dpr(example: Example) -> Record:
+    positives, negatives = (
+        [{"title": t.title, "text": t.text, "passage_id": t.id} for t in side]
+        for side in (example.positives, example.negatives)
+    )
+    answers = list(example.answers)
+    record = {"question": example.query, "answers": answers, "positive_ctxs": positives}
+    return record | {"negative_ctxs": [], "hard_negative_ctxs": negatives}
+
+
+DPR = _Toolkit(
+    "dpr",
+    "JSON with question and positive_ctxs, alone or in a folder with psgs_w100.tsv",
+    ("query ids", "grades"),
+    keys=[{"question", "positive_ctxs"}],
+    parse=_parse_dpr,
+    render=_render_dpr,
+    corpus="psgs_w100.tsv",
+    passage=_passage("id"),
+    array=True,
+).format
+
+
+def parse_fid(record: Record, where: str) -> Example:
+    """Make an example of a record: contexts with an answer are positive, the others negative."""
+    answers = strings(record.get("answers") or record.get("target"), "answers", where)
+    id = identifier(record, "id", where)
+    sides = split_contexts(record, answers, where)
+    return Example(id, string(record, "question", where), *sides, answers)
+
+
+def split_contexts(
+    record: Record, answers: Sequence[str], where: str
+) -> tuple[list[Target], list[Target]]:
+    """Return the contexts with an answer, and those without.
+
+    FiD's files say what was retrieved, not what is relevant. A context is taken as relevant if it
+    says `has_answer`, or else if it contains one of the answers.
+    """
+    key = "ctxs" if "ctxs" in record else "passages"
+    sides: tuple[list[Target], list[Target]] = ([], [])
+    for raw, context in zip(record.get(key) or [], _passages(record, key, where), strict=True):
+        said = raw.get("has_answer", raw.get("hasanswer"))
+        good = bool(said) if said is not None else has_answer(context.text or "", answers)
+        sides[0 if good else 1].append(context)
+    return sides
+
+
+def _render_fid(example: Example) -> Record:
+    sides = ((True, example.positives), (False, example.negatives))
+    passage = _passage("id")
+    contexts = [passage(t) | {"has_answer": good} for good, side in sides for t in side]
+    answers = list(example.answers)
+    return {"id": example.id, "question": example.query, "answers": answers, "ctxs": contexts}
+
+
+FID = _Toolkit(
+    "fid",
+    "JSON with question and ctxs or passages, alone or in a folder with passages.jsonl",
+    ("grades",),
+    keys=[{"question", "ctxs"}, {"question", "passages"}],
+    parse=parse_fid,
+    render=_render_fid,
+    corpus="passages.jsonl",
+    passage=_passage("id"),
+    judged=False,  # questions and answers alone are of use too, to a reader
+).format
+
+
+def _parse_tevatron(record: Record, where: str) -> Example:
+    """Make an example of a record of either kind."""
+    query = "query" if "query_text" not in record else "query_text"
+    return Example(
+        identifier(record, "query_id", where),
+        string(record, query, where),
+        _tevatron_side(record, "positive", where),
+        _tevatron_side(record, "negative", where),
+        strings(record.get("answers"), "answers", where),
+    )
+
+
+def _tevatron_side(record: Record, side: str, where: str) -> list[Target]:
+    if (key := f"{side}_document_ids") in record:
+        ids = record[key]
+        if isinstance(ids, list):
+            ids = [str(i) if isinstance(i, int) else i for i in ids]
+        return [Target(id, "", None) for id in strings(ids, key, where)]
+    return _passages(record, f"{side}_passages", where, "docid")
+
+
+def _render_tevatron(
+    example: Example, query: str, what: str, side: Callable[[Target], object]
+) -> Record:
+    return {
+        "query_id": example.id,
+        query: example.query,
+        f"positive_{what}": list(map(side, example.positives)),
+        f"negative_{what}": list(map(side, example.negatives)),
+    } | ({"answers": list(example.answers)} if example.answers else {})
+
+
+TEVATRON = _Toolkit(
+    "tevatron",
+    "a folder with JSON that has query_id and positive_document_ids, and corpus.jsonl",
+    ("titles", "grades"),
+    keys=[{"query_id", "positive_document_ids"}],
+    parse=_parse_tevatron,
+    render=lambda e: _render_tevatron(e, "query_text", "document_ids", lambda t: t.id),
+    corpus="corpus.jsonl",
+    # Tevatron trains on `text` alone here, so the title stands in it.
+    passage=lambda target: {"docid": target.id, "text": target.joined},
+    id_keys=("docid",),
+    inline=False,
+).format
+TEVATRON_INLINE = _Toolkit(
+    "tevatron-inline",
+    "JSON with query_id and positive_passages, alone or in a folder with corpus.jsonl",
+    ("grades",),
+    keys=[{"query_id", "positive_passages"}],
+    parse=_parse_tevatron,
+    render=lambda e: _render_tevatron(e, "query", "passages", _passage("docid")),
+    corpus="corpus.jsonl",
+    passage=_passage("docid"),
+    id_keys=("docid",),
+).format
+
+
+def _parse_flag(record: Record, where: str) -> Example:
+    positives, negatives = (
+        [Target(None, "", text) for text in strings(record.get(key), key, where)]
+        for key in ("pos", "neg")
+    )
+    return Example(None, string(record, "query", where), positives, negatives)
+
+
+def _render_flag(example: Example) -> Record:
+    positives = [t.joined for t in example.positives]
+    return {"query": example.query, "pos": positives, "neg": [t.joined for t in example.negatives]}
+
+
+FLAG = _Toolkit(
+    "flagembedding",
+    "JSON lines with query and pos, alone or in a folder with candidate_pool.jsonl",
+    ("ids", "titles", "answers", "grades", TWINS),
+    keys=[{"query", "pos"}],
+    parse=_parse_flag,
+    render=_render_flag,
+    corpus="candidate_pool.jsonl",
+    passage=lambda target: {"text": target.joined},
+    id_keys=(),
+    by_text=True,
+).format
