@@ -7,7 +7,7 @@ from unstale.miners import strategies
 
 
 def rows() -> list[str]:
-    """Return a row for each strategy: its name, where its negatives come from, what it re-embeds."""
+    """Return a row for each strategy: name, where its negatives come from, what it re-embeds."""
     return [f"| `{s.name}` | {s.negatives_from} | {s.reembeds} |" for s in strategies().values()]
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from unstale.miners.corrected import Corrected
 from unstale.miners.filters import FalseNegatives
-from unstale.miners.miner import Embed, Embedded, Mined, Miner, Queries, Reading, View
+from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, View
 from unstale.miners.negatives import Negatives
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
@@ -27,13 +27,13 @@ __all__ = [
     "Embedded",
     "FalseNegatives",
     "Filters",
+    "Freshness",
     "Materials",
     "Mined",
     "Miner",
     "NegativeCounts",
     "Negatives",
     "Queries",
-    "Reading",
     "Schedule",
     "Stale",
     "Strategy",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.miners.exhaustive import Refreshed
-from unstale.miners.miner import Embed, Embedded, Miner, Queries, Reading, View
+from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import Strategy
 
@@ -37,7 +37,7 @@ class AutoRefreshed(Miner):
         """Take the top k of the buffer as it was last refreshed."""
         return self.base.mine(queries, k)
 
-    def observe(self, reading: Reading) -> None:
+    def observe(self, reading: Freshness) -> None:
         """Note whether the buffer still finds what it should."""
         self.due.fill_(reading.overlap_stale < self.below)
 

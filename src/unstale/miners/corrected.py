@@ -13,7 +13,7 @@ from unstale.buffer.sharded import Buffer
 from unstale.corrector.losses import LOSSES, mean_squared_error
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
-from unstale.miners.miner import Miner, Queries, Reading, View
+from unstale.miners.miner import Freshness, Miner, Queries, View
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
 from unstale.search.auto import make_search
@@ -101,7 +101,7 @@ class Corrected(Miner):
         loss = self._correction_loss(*given, within)
         return loss + self.anchor * mean_squared_error(*given) if self.anchor else loss
 
-    def observe(self, reading: Reading) -> None:
+    def observe(self, reading: Freshness) -> None:
         """Warn of a corrector that does harm, and mine without it until it does not."""
         worse = worse_than_stale(reading)
         if worse:
@@ -126,7 +126,7 @@ class Corrected(Miner):
         return View(stale, corrected, bool(self.trusted))
 
 
-def worse_than_stale(reading: Reading) -> bool:
+def worse_than_stale(reading: Freshness) -> bool:
     """Tell whether a corrector harms, by KL or overlap; NaN harms.
 
     Never by cosine: a shift common to all targets changes no ranking, but every cosine.

@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from dataclasses import asdict, dataclass
+from typing import NamedTuple, final
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -64,34 +65,29 @@ class Mined(NamedTuple):
     dropped: Dropped | None = None  # by false-negative filters, if there are any
 
 
-@runtime_checkable
-class Reading(Protocol):
-    """What the meter found: how well the buffer, and the corrector, know the true neighbours."""
+@final
+@dataclass(frozen=True)
+class Freshness:
+    """One reading: the cached view of the probe against the encoder as it is now.
 
-    @property
-    def step(self) -> int:
-        """Return after how many steps."""
-        ...
+    `cosine` is the mean cosine of cached and true embeddings (1 is fresh), `kl` is KL(P || P') of
+    the softmaxes over the probe's targets (0 is fresh), `overlap` the share of the true top-k
+    that the cached view finds (1 is fresh). A cosine can mislead for a corrector trained by
+    cross-entropy, which is free to shift all targets by a common vector; the other two cannot.
+    """
 
-    @property
-    def kl_stale(self) -> float:
-        """Return the divergence of the stale softmax from the true one."""
-        ...
+    step: int
+    cosine_stale: float
+    cosine_corrected: float | None
+    kl_stale: float
+    kl_corrected: float | None
+    overlap_stale: float
+    overlap_corrected: float | None
 
-    @property
-    def kl_corrected(self) -> float | None:
-        """Return that of the corrected softmax, if there is a corrector."""
-        ...
-
-    @property
-    def overlap_stale(self) -> float:
-        """Return the share of the true top-k that the stale view finds."""
-        ...
-
-    @property
-    def overlap_corrected(self) -> float | None:
-        """Return the share that the corrected view finds."""
-        ...
+    def logs(self) -> dict[str, float]:
+        """Name the values as a Trainer logs them."""
+        values = {k: v for k, v in asdict(self).items() if v is not None and k != "step"}
+        return {f"freshness/{k}": v for k, v in values.items()}
 
 
 class Miner(nn.Module, ABC):
@@ -121,7 +117,7 @@ class Miner(nn.Module, ABC):
         """
         return fresh.new_zeros(())
 
-    def observe(self, reading: Reading) -> None:
+    def observe(self, reading: Freshness) -> None:
         """Take note of a reading of the freshness meter; by default it changes nothing."""
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:

@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
 
 from unstale.files import atomic_file
+from unstale.miners.miner import Freshness
 from unstale.settings import Filters, JobSettings
-from unstale.training.meter import Freshness
 
 CITATION = """
 @inproceedings{monath2024fresh,

@@ -1,6 +1,5 @@
 """The freshness meter: how stale is what the miner sees, and how much does correction mend?"""
 
-from dataclasses import asdict, dataclass
 from typing import final
 
 import numpy as np
@@ -14,31 +13,7 @@ from torch.nn import functional
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
-from unstale.miners.miner import Miner
-
-
-@dataclass(frozen=True)
-class Freshness:
-    """One reading: the cached view of the probe against the encoder as it is now.
-
-    `cosine` is the mean cosine of cached and true embeddings (1 is fresh), `kl` is KL(P || P') of
-    the softmaxes over the probe's targets (0 is fresh), `overlap` the share of the true top-k
-    that the cached view finds (1 is fresh). A cosine can mislead for a corrector trained by
-    cross-entropy, which is free to shift all targets by a common vector; the other two cannot.
-    """
-
-    step: int
-    cosine_stale: float
-    cosine_corrected: float | None
-    kl_stale: float
-    kl_corrected: float | None
-    overlap_stale: float
-    overlap_corrected: float | None
-
-    def logs(self) -> dict[str, float]:
-        """Name the values as a Trainer logs them."""
-        values = {k: v for k, v in asdict(self).items() if v is not None and k != "step"}
-        return {f"freshness/{k}": v for k, v in values.items()}
+from unstale.miners.miner import Freshness, Miner
 
 
 @final

@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.miners.miner import Dropped
+from unstale.miners.miner import Dropped, Freshness
 from unstale.training.failure import NotFiniteError
 from unstale.training.identity import Identity
-from unstale.training.meter import Freshness
 
 P = ParamSpec("P")
 R = TypeVar("R")

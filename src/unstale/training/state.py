@@ -15,9 +15,8 @@ from unstale.buffer.sharded import ShardedBuffer
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.miners.miner import Miner
+from unstale.miners.miner import Freshness, Miner
 from unstale.training.identity import check_identity
-from unstale.training.meter import Freshness
 from unstale.training.record import Counters, RunRecord
 
 _LOG = logging.getLogger(__name__)
