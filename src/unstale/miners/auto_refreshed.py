@@ -11,6 +11,7 @@ from unstale.miners.miner import Embed, Embedded, Miner, Queries, Reading, View
 from unstale.miners.refreshed import Refreshed
 from unstale.miners.schedule import Schedule
 from unstale.search.draws import Gumbel
+from unstale.search.search import Search
 
 
 @final
@@ -51,3 +52,11 @@ class AutoRefreshed(Miner):
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the embeddings of the last refresh."""
         return self.base.view(rows)
+
+    def searches(self) -> list[Search]:
+        """List the search of the buffer."""
+        return self.base.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the buffer itself, which is replaced."""
+        return {f"base.{name}": first for name, first in self.base.row_tensors().items()}

@@ -1,7 +1,6 @@
 """Corrected, the paper's method: search h(B), and train h on the candidates of every step."""
 
 import logging
-from functools import partial
 from typing import final
 
 import torch
@@ -14,8 +13,10 @@ from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Miner, Queries, Reading, View
 from unstale.miners.stale import Stale
+from unstale.search.added import Added, Noise, Residuals, Sum
 from unstale.search.draws import Gumbel
-from unstale.search.exact import Draw, Exact, Search
+from unstale.search.exact import Exact
+from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 
 _LOG = logging.getLogger(__name__)
@@ -75,16 +76,17 @@ class Corrected(Miner):
         if not self.trusted:
             return self._stale.mine(queries, k)
         self.search.begin(queries.step)
-        draw = None
+        added = self._added(queries)
+        return self.search.top_k(queries.vectors, k, queries.positives, added).rows
+
+    def _added(self, queries: Queries) -> Added | None:
+        """Return what the memory knows, noise if any is wanted, or both."""
+        residuals = noise = None
         if self.memory is not None:
-            remembered = _Remembered(queries, self.memory, self.gumbel)
-            draw = Draw(remembered, queries.step, queries.rows)
-            if self.gumbel is None:  # which does lift targets from far below
-                late = partial(self.memory.pair_scores, queries.vectors, step=queries.step)
-                draw = draw._replace(late=late)
-        elif self.gumbel is not None:
-            draw = Draw(self.gumbel, queries.step, queries.rows)
-        return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
+            residuals = Residuals(self.memory, queries.step, queries.vectors)
+        if self.gumbel is not None:
+            noise = Noise(self.gumbel, queries.step, queries.rows)
+        return Sum(residuals, noise) if residuals and noise else residuals or noise
 
     def loss(
         self,
@@ -126,6 +128,15 @@ class Corrected(Miner):
             corrected = corrected + self.memory.read(rows, self._step)
         return View(stale, corrected, bool(self.trusted))
 
+    def searches(self) -> list[Search]:
+        """List the search of h(B)."""
+        return [self.search]
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the memory."""
+        kept = {} if self.memory is None else self.memory.row_tensors()
+        return {f"memory.{name}": first for name, first in kept.items()}
+
 
 def worse_than_stale(reading: Reading) -> bool:
     """Tell whether a corrector harms, by KL or overlap; NaN harms.
@@ -137,25 +148,3 @@ def worse_than_stale(reading: Reading) -> bool:
     # While hardly anything has drifted, both divergences are noise: hence a floor.
     good = reading.kl_corrected <= max(_KL * reading.kl_stale, _FLOOR)
     return not (good and reading.overlap_corrected >= reading.overlap_stale - _OVERLAP)
-
-
-@final
-class _Remembered:
-    """Add to each score `q.h(b)` what the memory knows, `q.r`, and noise if any is wanted.
-
-    A search adds it to its scores as it would add noise.
-    """
-
-    def __init__(self, queries: Queries, memory: ResidualMemory, gumbel: Gumbel | None) -> None:
-        self.memory = memory
-        self.gumbel = gumbel
-        self._ids, order = queries.rows.sort()
-        self._vectors = queries.vectors[order]
-
-    def __call__(
-        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
-    ) -> Float[Tensor, "b n"]:
-        """Return what to add to the scores of some of the batch's queries."""
-        vectors = self._vectors[torch.searchsorted(self._ids, queries.contiguous())]
-        extra = self.memory.scores(vectors, rows, step)
-        return extra if self.gumbel is None else extra + self.gumbel(step, queries, rows)

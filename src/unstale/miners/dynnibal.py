@@ -18,6 +18,7 @@ from unstale.miners.refreshed import Refreshed
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.search.draws import Gumbel, subset
+from unstale.search.search import Search
 
 
 @final
@@ -70,6 +71,14 @@ class Dynnibal(Miner):
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
+
+    def searches(self) -> list[Search]:
+        """List the search of the regressed buffer."""
+        return self.searched.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensor of the last full refresh."""
+        return {f"base.{name}": first for name, first in self.base.row_tensors().items()}
 
 
 def low_rank_ridge(

@@ -9,6 +9,7 @@ from torch import Tensor
 from unstale.errors import InputError
 from unstale.miners.filters import Filters
 from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, Reading, View
+from unstale.search.search import Search
 
 
 @runtime_checkable
@@ -144,3 +145,11 @@ class Filtered(Miner):
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show what the other miner sees."""
         return self.miner.view(rows)
+
+    def searches(self) -> list[Search]:
+        """List the searches of the other miner."""
+        return self.miner.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the other miner."""
+        return {f"miner.{name}": first for name, first in self.miner.row_tensors().items()}

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from unstale.search.search import Search
+
 Embed = Callable[[Int[Tensor, " n"]], Float[Tensor, "n d"]]
 
 
@@ -119,3 +121,14 @@ class Miner(nn.Module, ABC):
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show the meter what the miner believes of some targets; None if it caches nothing."""
         return None
+
+    def searches(self) -> list[Search]:
+        """List the searches whose state a checkpoint holds and whose readings are logged."""
+        return []
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the state dict that have a row for each target of this process.
+
+        The value is the first of these rows; processes save such tensors each for itself.
+        """
+        return {}

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.miners.miner import Dropped, Embed, Embedded, Miner, Queries, Reading, View
+from unstale.search.search import Search
 
 
 @final
@@ -49,3 +50,11 @@ class Mixed(Miner):
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show what the other miner sees."""
         return self.miner.view(rows)
+
+    def searches(self) -> list[Search]:
+        """List the searches of the other miner."""
+        return self.miner.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the other miner."""
+        return {f"miner.{name}": first for name, first in self.miner.row_tensors().items()}

@@ -9,8 +9,9 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.schedule import Schedule
+from unstale.search.added import Noise
 from unstale.search.draws import Gumbel, subset
-from unstale.search.exact import Draw, Exact
+from unstale.search.exact import Exact
 
 
 @final
@@ -37,12 +38,12 @@ class Stochastic(Miner):
         self.vectors: Tensor
         self.register_buffer("rows", rows)  # a checkpoint holds both
         self.register_buffer("vectors", buffer[rows])
-        self._search = Exact(TargetBuffer([self.vectors]), rows=self.rows)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
-        draw = Draw(self.gumbel, queries.step, queries.rows) if self.gumbel else None
-        return self._search.top_k(queries.vectors, k, queries.positives, draw).rows
+        noise = Noise(self.gumbel, queries.step, queries.rows) if self.gumbel else None
+        search = Exact(TargetBuffer([self.vectors]), rows=self.rows)
+        return search.top_k(queries.vectors, k, queries.positives, noise).rows
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Draw another subset and embed it, if it is time."""

@@ -9,9 +9,10 @@ import torch
 from unstale.buffer.stored import DTYPES, Precision
 from unstale.corrector.network import Corrector
 from unstale.machine import free_memory
-from unstale.search.exact import Exact, Search
+from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
+from unstale.search.search import Search
 from unstale.search.vectors import Vectors
 
 _LOG = logging.getLogger(__name__)

@@ -11,13 +11,16 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
+from unstale.search.added import Added
+from unstale.search.best import TopK
 from unstale.search.draws import subset
-from unstale.search.exact import Draw, Exact, TopK
+from unstale.search.exact import Exact
+from unstale.search.search import Search
 
 
 @final
-class RotatingSubset:
-    """Search, through the corrector, `size` random targets that change every so many steps.
+class RotatingSubset(Search):
+    """Search `size` random targets through the corrector, and change them every few steps.
 
     The buffer may be on disk: only the subset is in memory, where the corrector is.
     """
@@ -49,10 +52,10 @@ class RotatingSubset:
         queries: Float[Tensor, "b d"],
         k: int,
         exclude: Int[Tensor, "b p"] | None = None,
-        draw: Draw | None = None,
+        added: Added | None = None,
     ) -> TopK:
         """Return the k best targets of the subset."""
-        return self._exact.top_k(queries, k, exclude, draw)
+        return self._exact.top_k(queries, k, exclude, added)
 
     def _draw(self, epoch: int) -> Exact:
         self._epoch = epoch

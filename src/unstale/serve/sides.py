@@ -9,7 +9,8 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.encoders.embed import embed_queries
-from unstale.search.exact import Exact, TopK
+from unstale.search.best import TopK
+from unstale.search.exact import Exact
 
 _CHUNK = 16_384
 

@@ -25,8 +25,8 @@ from unstale.miners import (
     Uniform,
 )
 from unstale.search.auto import Choice, make_search, settle_choice
-from unstale.search.exact import Search
 from unstale.search.rerank import StaleRerank
+from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 from unstale.search.subset import RotatingSubset
 from unstale.training.recipe import Recipe
