@@ -15,7 +15,7 @@ from unstale.buffer.stored import Precision, Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.added import Noise
-from unstale.search.auto import Choice, choose, make_search, settle_choice
+from unstale.search.auto import Choice, choose, choose_on_device, make_search
 from unstale.search.best import agreement
 from unstale.search.draws import Gumbel
 from unstale.search.exact import Exact
@@ -265,6 +265,6 @@ def test_make_search_builds_what_was_chosen(mode: str) -> None:
 def test_a_search_by_name_takes_the_precision_that_fits(caplog: pytest.LogCaptureFixture) -> None:
     cpu = torch.device("cpu")
     size = (10**7, 384, (1536,), 32)
-    assert settle_choice("ivf", *size, cpu, spoken_for=2**60)[:2] == ("ivf", "int8")
+    assert choose_on_device("ivf", *size, cpu, reserved=2**60)[:2] == ("ivf", "int8")
     assert "search: ivf, a snapshot in int8: as asked" in caplog.text
-    assert settle_choice("auto", *size, cpu, spoken_for=2**60).mode == "exact"
+    assert choose_on_device("auto", *size, cpu, reserved=2**60).mode == "exact"

@@ -13,8 +13,7 @@ from unstale.miners.miner import Miner
 from unstale.search.added import Noise
 from unstale.search.draws import Gumbel, subset
 from unstale.search.exact import Exact
-from unstale.search.rerank import StaleRerank
-from unstale.search.subset import RotatingSubset
+from unstale.search.low_memory import RotatingSubset, StaleRerank
 from unstale.training.recipe import Recipe
 from unstale.training.strategies import build_miner
 

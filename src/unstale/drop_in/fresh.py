@@ -36,7 +36,7 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.integrity import digest
 from unstale.miners.filters import Filters
-from unstale.search.auto import Mode, settle_choice
+from unstale.search.auto import Mode, choose_on_device
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.identity import identity
 from unstale.training.meter import Meter
@@ -183,7 +183,7 @@ class FreshNegatives:
         choice = None
         if kind.searches and cache is not None:
             size = len(cache), cache.dim
-            choice = settle_choice(search, *size, hidden, batch, model.device)
+            choice = choose_on_device(search, *size, hidden, batch, model.device)
         set_seed(seed)  # of the corrector's first weights
         miner = build_miner(
             strategy,

@@ -20,6 +20,7 @@ from unstale.search.vectors import Vectors
 
 _AUDIT_EVERY, _AUDIT_FIRST = 256, 64  # steps; an exact search costs some fifty scans
 _AUDITED = 4  # queries
+_LANDMARKS = 2048
 
 
 @final
@@ -46,14 +47,13 @@ class Approximate(Search):
     Args:
         snapshot: What to scan, of which buffer and through which corrector.
         overlap: The overlap that rescoring has to hold.
-        landmarks: Targets that tell where a query's best targets lie.
-        seed: The seed that draws the landmarks.
+        seed: The seed of the landmarks, targets that tell where a query's best targets lie.
     """
 
-    def __init__(self, snapshot: Snapshot, overlap: float, landmarks: int, seed: int) -> None:
+    def __init__(self, snapshot: Snapshot, overlap: float, seed: int) -> None:
         self.snapshot = snapshot
         self.control = OverlapControl(overlap)
-        self._landmarks = Landmarks(snapshot.buffer, landmarks, seed)
+        self._landmarks = Landmarks(snapshot.buffer, _LANDMARKS, seed)
         self._step = -1
 
     @property
@@ -160,5 +160,5 @@ class Approximate(Search):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resume from the state of a checkpoint."""
         self._step = int(state["step"])
-        self.control.load_state_dict(state)
+        self.control = OverlapControl.of(state)
         self.snapshot.load_state_dict(state)

@@ -5,6 +5,7 @@ resumed run decides as an uninterrupted one.
 """
 
 import math
+from dataclasses import astuple, dataclass
 from typing import final
 
 import torch
@@ -25,32 +26,34 @@ _EVERY, _QUERIES = 8, 4  # steps from one check to the next, and the queries tha
 
 
 @final
+@dataclass
 class OverlapControl:
     """Follow the error of approximate scores, and decide how much of it is tolerable.
 
-    Args:
-        target: The overlap with exact search to hold.
+    The target is the overlap with exact search to hold. All fields are numbers that a checkpoint
+    holds.
     """
 
-    def __init__(self, target: float = 0.99) -> None:
-        if not 0 < target < 1:
-            raise InputError(f"a target overlap lies between 0 and 1, not at {target}")
-        self.target = target
-        self.error = 0.0
-        self.deviations = 2.5
-        self.overlap = 1.0
-        self.reranked = 0.0
-        self.saved = 0.0  # rows that may be renewed
-        self.waited = 0  # searches since the last pass began
-        self.piece = 0  # rows of a pass to renew in a step
-        self.depth = 32  # targets to fetch beyond those that are wanted
-        self.audited = math.nan  # the last comparison with exact search
-        self._measured = False
+    target: float = 0.99
+    error: float = 0.0
+    deviations: float = 2.5
+    overlap: float = 1.0
+    audited: float = math.nan  # the last comparison with exact search
+    reranked: float = 0.0
+    saved: float = 0.0  # rows that may be renewed
+    waited: int = 0  # searches since the last pass began
+    piece: int = 0  # rows of a pass to renew in a step
+    depth: int = 32  # targets to fetch beyond those that are wanted
+    measured: bool = False  # the error is known
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target < 1:
+            raise InputError(f"a target overlap lies between 0 and 1, not at {self.target}")
 
     @property
     def tolerance(self) -> float:
         """Return how near to the k-th score is in doubt; anything, before the first measure."""
-        return self.deviations * self.error if self._measured else torch.inf
+        return self.deviations * self.error if self.measured else torch.inf
 
     def due(self, rows: int) -> bool:
         """Tell whether to renew a snapshot of that many rows, and set the piece of a step.
@@ -73,7 +76,7 @@ class OverlapControl:
 
     def observe(self, rescored: Rescored) -> None:
         """Take in what a search measured of the error, what it spent, and if its depth sufficed."""
-        if self._measured:  # the first search rescores everything, which tells nothing of the next
+        if self.measured:  # the first search rescores everything, which tells nothing of the next
             if rescored.exhausted > _EXHAUSTED:
                 self.depth = min(_DEEPEST, self.depth * 3 // 2)
             self.saved += _RENEWED * rescored.excess
@@ -83,7 +86,7 @@ class OverlapControl:
             # Rise at once, fall slowly: what is missed cannot be mined again.
             faded = _MEMORY * self.error + (1 - _MEMORY) * rescored.error
             self.error = max(rescored.error, faded)
-            self._measured = True
+            self.measured = True
         if rescored.overlap is not None:
             self.adjust(rescored.overlap)
 
@@ -104,13 +107,13 @@ class OverlapControl:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
-        numbers = [self.error, self.deviations, self.overlap, self.reranked, self.saved]
-        numbers += [self.audited, *map(float, (self.waited, self.piece, self.depth))]
-        return {"control": torch.tensor([*numbers, float(self._measured)], dtype=torch.float64)}
+        return {"control": torch.tensor(astuple(self), dtype=torch.float64)}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Resume from the state of a checkpoint."""
-        *numbers, self.audited, waited, piece, depth, measured = state["control"].tolist()
-        self.error, self.deviations, self.overlap, self.reranked, self.saved = numbers
-        self.waited, self.piece, self.depth = int(waited), int(piece), int(depth)
-        self._measured = bool(measured)
+    @classmethod
+    def of(cls, state: dict[str, Tensor]) -> "OverlapControl":
+        """Return the control that a checkpoint holds."""
+        numbers = state["control"].tolist()
+        control = cls(*numbers[:7])
+        control.waited, control.piece, control.depth = map(int, numbers[7:10])
+        control.measured = bool(numbers[10])
+        return control

@@ -43,8 +43,7 @@ class IVF(Approximate):
         precision: The precision of the snapshot, a copy of the buffer in the order of the cells.
         cells: How many cells to make; 0 for 4 sqrt(N), at most 8,192.
         probes: Cells that a query searches at first.
-        landmarks: Targets that tell where a query's best targets lie.
-        seed: The seed of the cells and landmarks.
+        seed: The seed of the cells, and of the targets that tell where a query's best lie.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class IVF(Approximate):
         precision: Precision = "float32",
         cells: int = 0,
         probes: int = 32,
-        landmarks: int = 2048,
         seed: int = 0,
     ) -> None:
         if cells < 0 or probes < 1:
@@ -67,7 +65,7 @@ class IVF(Approximate):
         self._bounds: list[int] = starts.tolist()
         count = len(self._sizes)
         snapshot = Snapshot(buffer, corrector, precision, self._order)
-        super().__init__(snapshot, (1 + overlap) / 2, landmarks, seed)
+        super().__init__(snapshot, (1 + overlap) / 2, seed)
         self.target = overlap
         self.probes = probes
         self.held = 1.0  # the share of the best that was in the probed cells, at the last check

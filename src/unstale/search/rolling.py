@@ -25,8 +25,7 @@ class Rolling(Approximate):
         corrector: h, as it is at each search.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot.
-        landmarks: Targets that tell where a query's best targets lie.
-        seed: The seed that draws the landmarks.
+        seed: The seed of the targets that tell where a query's best targets lie.
     """
 
     def __init__(
@@ -36,10 +35,9 @@ class Rolling(Approximate):
         *,
         overlap: float = 0.99,
         precision: Precision = "float32",
-        landmarks: int = 2048,
         seed: int = 0,
     ) -> None:
-        super().__init__(Snapshot(buffer, corrector, precision), overlap, landmarks, seed)
+        super().__init__(Snapshot(buffer, corrector, precision), overlap, seed)
 
     def _renew(self) -> None:
         if not self.snapshot.complete():

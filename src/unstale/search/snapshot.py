@@ -88,7 +88,7 @@ class Snapshot:
     def open_pass(self) -> None:
         """Begin a pass with h as it is now; rows keep the version they have until reached."""
         self._filled = self._filled or self.current is not None
-        self.before, self.current = self.current, frozen(self.corrector)
+        self.before, self.current = self.current, _frozen(self.corrector)
         self.position = 0
 
     @torch.no_grad()
@@ -154,11 +154,11 @@ class Snapshot:
         own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         if not own:
             return None
-        version = frozen(self.corrector)
+        version = _frozen(self.corrector)
         version.load_state_dict(own)
         return version
 
 
-def frozen(corrector: Corrector) -> Corrector:
+def _frozen(corrector: Corrector) -> Corrector:
     """Copy a corrector as it is now."""
     return deepcopy(corrector).requires_grad_(False)

@@ -16,27 +16,22 @@ class Vectors(Protocol):
 
     def __len__(self) -> int:
         """Count the vectors."""
-        ...
 
     @property
     def dim(self) -> int:
         """Return the width of the vectors."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """Return where the vectors are."""
-        ...
 
     def __getitem__(self, rows: Int[Tensor, " n"], /) -> Float[Tensor, "n d"]:
         """Return some rows."""
-        ...
 
     def chunks(
         self, size: int, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
         """Yield `(first row, vectors)` from `start` up to `stop`, at most `size` at a time."""
-        ...
 
 
 def on_device(

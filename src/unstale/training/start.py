@@ -16,7 +16,7 @@ from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.integrity import digest, read_object
 from unstale.machine import free_memory
-from unstale.search.auto import Choice, Mode, said, settle_choice
+from unstale.search.auto import Choice, Mode, choose_on_device, log_choice
 from unstale.training.strategies import Strategy
 
 SEARCH = "search.json"
@@ -41,13 +41,13 @@ def fix_search(
     path = output / SEARCH
     with first_alone():
         if (known := _stored(path, mode)) is not None:
-            return said(known)
+            return log_choice(known)
         if mapped and device.type != "cpu":
             choice = _on_disk(mode, device)
         else:
             held = (0 if mapped else buffer.nbytes) + 4 * len(buffer) * buffer.dim * memory
             targets, taken = len(buffer) // world(), held // world()
-            choice = settle_choice(mode, targets, buffer.dim, hidden, queries, device, taken)
+            choice = choose_on_device(mode, targets, buffer.dim, hidden, queries, device, taken)
         fixed = {"asked": mode, **choice._asdict()}
         write_json(path, fixed | {"sha256": digest(fixed)})
         return choice

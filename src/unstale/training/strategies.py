@@ -24,11 +24,10 @@ from unstale.miners import (
     Stochastic,
     Uniform,
 )
-from unstale.search.auto import Choice, make_search, settle_choice
-from unstale.search.rerank import StaleRerank
+from unstale.search.auto import Choice, choose_on_device, make_search
+from unstale.search.low_memory import RotatingSubset, StaleRerank
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
-from unstale.search.subset import RotatingSubset
 from unstale.training.recipe import Recipe
 
 
@@ -90,7 +89,7 @@ def _chosen(recipe: Recipe, buffer: TargetBuffer, network: Corrector) -> Search:
     choice = recipe.search
     if not isinstance(choice, Choice):
         size = len(buffer), buffer.dim, recipe.corrector_hidden, recipe.batch_size
-        choice = settle_choice(choice, *size, buffer.device)
+        choice = choose_on_device(choice, *size, buffer.device)
     return make_search(choice, buffer, network, seed=recipe.seed)
 
 
