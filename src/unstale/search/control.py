@@ -114,6 +114,7 @@ class OverlapControl:
         """Return the control that a checkpoint holds."""
         numbers = state["control"].tolist()
         control = cls(*numbers[:7])
-        control.waited, control.piece, control.depth = map(int, numbers[7:10])
-        control.measured = bool(numbers[10])
+        *counts, measured = map(int, numbers[7:])
+        control.waited, control.piece, control.depth = counts
+        control.measured = bool(measured)
         return control
