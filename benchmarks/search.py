@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity, normalize
 from unstale.buffer.stored import DTYPES, Stored
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
-from unstale.search.band import agreement
+from unstale.search.best import agreement
 from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
@@ -221,7 +221,7 @@ def report(options, world, seconds, overlap, modes) -> None:
     network = 4 * options.dim * options.hidden * options.targets
     if "rolling" in modes:
         scan = 2 * options.dim * options.queries * options.targets
-        reranked = modes["rolling"].search.pace.reranked
+        reranked = modes["rolling"].search.control.reranked
         depth = 2 * options.dim * options.hidden * reranked
         result["flop_ceiling_of_rolling_vs_literal"] = network / (scan + depth)
     print(json.dumps(result, indent=2))

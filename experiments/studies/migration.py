@@ -32,7 +32,7 @@ from unstale.migrate.learn import Method
 from unstale.migrate.priority import Priority
 from unstale.migrate.sample import Picked, Sampling, sample_size
 from unstale.migrate.vectors import ArraySource
-from unstale.search.exact import TopK
+from unstale.search.best import TopK
 
 K = 10
 

@@ -11,7 +11,7 @@ from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.metrics import MEASURES, means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
-from unstale.search.exact import TopK
+from unstale.search.best import TopK
 
 
 def test_by_hand() -> None:

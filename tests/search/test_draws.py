@@ -1,8 +1,9 @@
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.search.added import Noise
 from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, Gumbel, bits
-from unstale.search.exact import Draw, Exact
+from unstale.search.exact import Exact
 
 
 def test_a_draw_is_a_function_of_its_key_alone() -> None:
@@ -28,8 +29,8 @@ def test_first_draw_frequencies_match_the_softmax() -> None:
     stale, query, scale, draws = torch.randn(6, 4), torch.randn(1, 4), 1.5, 20_000
     p = torch.softmax(scale * query @ stale.T, dim=1)[0]
     search = Exact(TargetBuffer([stale]))
-    draw = Draw(Gumbel(seed=0, scale=scale), step=7, queries=torch.arange(draws))
-    first = search.top_k(query.expand(draws, 4).contiguous(), 2, draw=draw).rows
+    noise = Noise(Gumbel(seed=0, scale=scale), step=7, queries=torch.arange(draws))
+    first = search.top_k(query.expand(draws, 4).contiguous(), 2, added=noise).rows
     frequency = torch.bincount(first[:, 0], minlength=6) / draws
     spread = (p * (1 - p) / draws).sqrt()  # standard deviation of a frequency
     assert ((frequency - p).abs() < 5 * spread).all()

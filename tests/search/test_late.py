@@ -3,43 +3,31 @@
 import pytest
 import torch
 from tests.search.test_modes import MODES, clustered, moved
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.memory import ResidualMemory
-from unstale.search.band import agreement
-from unstale.search.best import TopK
+from unstale.search.added import Noise, Residuals
+from unstale.search.best import TopK, agreement
 from unstale.search.draws import Gumbel
-from unstale.search.exact import Draw, Exact
-from unstale.search.late import add_late
+from unstale.search.exact import Exact
+from unstale.search.rescore import add_late
 
 
 def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_beyond() -> None:
     found = TopK(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[5, 3, 9, 1]]))
-    added = {5: -0.4, 3: 0.0, 9: 0.3, 1: 0.1}
-    draw = Draw(
-        Gumbel(0, 1.0), 0, torch.zeros(1, dtype=torch.long),
-        late=lambda rows: torch.tensor([[added[r] for r in rows[0].tolist()]]),
-    )  # fmt: skip
-    ranked, beyond = add_late(found, draw)
-    assert ranked.rows.tolist() == [[9, 3, 1, 5]]
-    torch.testing.assert_close(ranked.scores, torch.tensor([[1.0, 0.8, 0.7, 0.5]]))
+    memory = ResidualMemory(10, 1, fade=1)
+    residuals = torch.tensor([[-0.4], [0.0], [0.3], [0.1]])
+    memory.write(torch.tensor([5, 3, 9, 1]), residuals, step=0)
+    fetched = add_late(found, Residuals(memory, 0, torch.ones(1, 1)))
+    assert fetched.best.rows.tolist() == [[9, 3, 1, 5]]
+    torch.testing.assert_close(fetched.best.scores, torch.tensor([[1.0, 0.8, 0.7, 0.5]]))
     # 0.3 and 0.1: 0.2 on average, and as a deviation 0.1.
-    torch.testing.assert_close(beyond.score, torch.tensor([[0.6 + 0.2]]))
-    torch.testing.assert_close(beyond.doubt, torch.tensor([[2 * 0.1]]))
-    same, beyond = add_late(found, draw._replace(late=None))
-    assert same is found
-    assert (beyond.score.item(), beyond.doubt.item()) == (pytest.approx(0.6), 0.0)
-
-
-def remembered(memory: ResidualMemory, queries: Tensor, step: int, late: bool) -> Draw:
-    return Draw(
-        lambda step, some, rows: memory.scores(queries[some], rows, step),
-        step,
-        torch.arange(len(queries)),
-        (lambda rows: memory.pair_scores(queries, rows, step)) if late else None,
-    )
+    torch.testing.assert_close(fetched.next_score, torch.tensor([[0.6 + 0.2]]))
+    torch.testing.assert_close(fetched.next_doubt, torch.tensor([[2 * 0.1]]))
+    same = add_late(found, Noise(Gumbel(0, 1.0), 0, torch.zeros(1, dtype=torch.long)))
+    assert same.best is found
+    assert (same.next_score.item(), same.next_doubt.item()) == (pytest.approx(0.6), 0.0)
 
 
 @pytest.mark.parametrize("k", [4, 16])
@@ -55,13 +43,14 @@ def test_hardly_any_of_the_best_are_lost(mode: str, promise: float, k: int) -> N
         moved(network, 0.004)
         queries = normalize(stale[torch.randint(n, (8,))] + 0.6 * normalize(torch.randn(8, d)))
         exact = Exact(search.buffer, network)  # type: ignore[attr-defined]
-        best = exact.top_k(queries, k, None, remembered(memory, queries, step, False)).rows
+        residuals = Residuals(memory, step, queries)
+        best = exact.top_k(queries, k, None, residuals).rows
         search.begin(step)
-        found = search.top_k(queries, k, None, remembered(memory, queries, step, True))
+        found = search.top_k(queries, k, None, residuals)
         if step >= 10:  # by then it knows how deep to fetch
             held.append(agreement(found.rows, best))
             forgotten.append(agreement(exact.top_k(queries, k).rows, best))
     assert sum(held) / len(held) >= promise
     assert sum(forgotten) / len(forgotten) < 0.85  # so that there was something to remember
-    assert search.pace.depth > 32  # type: ignore[attr-defined]
-    assert search.pace.depth < n // 4  # type: ignore[attr-defined]
+    assert search.control.depth > 32  # type: ignore[attr-defined]
+    assert search.control.depth < n // 4  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.exact import Exact
 from unstale.search.rolling import Rolling
-from unstale.search.vectors import on_device, span
+from unstale.search.vectors import on_device
 
 # float16 keeps 11 bits. int8 rounds by half a step, and 127 steps make the row's largest entry.
 ERRORS: dict[Precision, float] = {"float32": 0.0, "float16": 2.0**-11, "int8": 0.5 / 127}
@@ -57,7 +57,7 @@ def test_a_span_is_the_rows_between_its_ends(
     vectors = torch.arange(n).float()[:, None]
     buffer = TargetBuffer(list(vectors.tensor_split(min(shards, n))))
     for source in (buffer, Stored.of(vectors, "float32")):
-        chunks = list(on_device(span(source, start, stop, size), torch.device("cpu")))
+        chunks = list(on_device(source.chunks(size, start, stop), torch.device("cpu")))
         assert all(int(chunk[0, 0]) == first for first, chunk in chunks)
         assert all(len(chunk) <= size for _, chunk in chunks)
         rows = [int(x) for _, chunk in chunks for x in chunk[:, 0]]
@@ -79,8 +79,10 @@ class Watched:
     def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
         return self.buffer[rows]
 
-    def chunks(self, size: int) -> Iterator[tuple[int, torch.Tensor]]:
-        for chunk in self.buffer.chunks(size):
+    def chunks(
+        self, size: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        for chunk in self.buffer.chunks(size, start, stop):
             yield chunk
             self.own.append(own_memory())
 

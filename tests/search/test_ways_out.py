@@ -10,10 +10,10 @@ from unstale.cli.main import main
 from unstale.corrector.network import Corrector
 from unstale.miners.corrected import Corrected
 from unstale.miners.miner import Miner
+from unstale.search.added import Noise
 from unstale.search.draws import Gumbel, subset
-from unstale.search.exact import Draw, Exact
-from unstale.search.rerank import StaleRerank
-from unstale.search.subset import RotatingSubset
+from unstale.search.exact import Exact
+from unstale.search.low_memory import RotatingSubset, StaleRerank
 from unstale.training.recipe import Recipe
 from unstale.training.strategies import build_miner
 
@@ -47,11 +47,11 @@ def test_a_subset_is_searched_exactly_and_rotates() -> None:
 
 def test_a_whole_subset_is_the_whole_corpus() -> None:
     queries, stale, network, exclude = case()
-    draw = Draw(Gumbel(0, 20.0), 4, torch.arange(5))
+    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
     whole = RotatingSubset(TargetBuffer([stale]), network, size=200, every=1, seed=1)
     exact = Exact(TargetBuffer([stale]), network)
     assert torch.equal(
-        whole.top_k(queries, 6, exclude, draw).rows, exact.top_k(queries, 6, exclude, draw).rows
+        whole.top_k(queries, 6, exclude, noise).rows, exact.top_k(queries, 6, exclude, noise).rows
     )
 
 
@@ -68,10 +68,10 @@ def test_rerank_takes_the_best_corrected_of_the_stale_best() -> None:
 
 def test_rerank_of_everything_is_exact_noise_included() -> None:
     queries, stale, network, exclude = case()
-    draw = Draw(Gumbel(0, 20.0), 4, torch.arange(5))
-    exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, draw)
+    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
+    exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, noise)
     rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
-    assert torch.equal(rerank.top_k(queries, 6, exclude, draw).rows, exact.rows)
+    assert torch.equal(rerank.top_k(queries, 6, exclude, noise).rows, exact.rows)
 
 
 @pytest.mark.parametrize("name", ["corrected-subset", "stale-rerank"])

@@ -13,7 +13,7 @@ from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
 from unstale.miners import Corrected, InBatch, Mixed, Stale, Uniform
-from unstale.search.subset import RotatingSubset
+from unstale.search.low_memory import RotatingSubset
 from unstale.training import examples
 from unstale.training.examples import MinedExamples
 

@@ -77,7 +77,7 @@ def test_the_search_of_another_version_is_refused(
     kill(command(run, "--search", "rolling"), STEP, 4)
     (checkpoint,) = (run / "checkpoints").iterdir()
     state = load_file(checkpoint / "miner.safetensors")
-    state["search:pace"] = state["search:pace"][:-1]
+    state["search:control"] = state["search:control"][:-1]
     save_file(state, checkpoint / "miner.safetensors")
     seal(checkpoint)
     assert main(["train", "--resume", "--output", str(run)]) == 2

@@ -160,7 +160,7 @@ def test_the_trained_folder_is_plain_sentence_transformers_with_the_same_metrics
     queries = torch.tensor(plain.encode_query(dataset.queries.take(qrels.query_rows)))
     targets = torch.tensor(plain.encode_document(dataset.targets.take(range(120))))
     best = (queries @ targets.T).topk(100, dim=1)
-    from unstale.search.exact import TopK
+    from unstale.search.best import TopK
 
     assert means(measure(qrels, qrels.query_rows, TopK(*best))) == pytest.approx(result["metrics"])
 

@@ -46,6 +46,16 @@ class TargetBuffer:
         return int(self._starts[-1])
 
     @property
+    def local(self) -> "TargetBuffer":
+        """Return the rows of this process: all of them."""
+        return self
+
+    @property
+    def start(self) -> int:
+        """Return the first of them."""
+        return 0
+
+    @property
     def dim(self) -> int:
         """Return the width of the embeddings, D."""
         return self.shards[0].dim
@@ -84,12 +94,17 @@ class TargetBuffer:
             here = shard == s
             yield self.shards[s], here, flat[here] - int(self._starts[s])
 
-    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Yield `(first row, embeddings)` over the whole buffer, at most `size` rows a time."""
-        for start, shard in zip(self._starts, self.shards, strict=False):
+    def chunks(
+        self, size: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, embeddings)` from `start` up to `stop`, at most `size` at a time."""
+        stop = len(self) if stop is None else stop
+        for first, shard in zip(self._starts.tolist(), self.shards, strict=False):
             for offset in range(0, len(shard), size):
-                stop = min(offset + size, len(shard))
-                yield int(start) + offset, shard.between(offset, stop)
+                begin = max(start, first + offset)
+                end = min(stop, first + min(offset + size, len(shard)))
+                if begin < end:
+                    yield begin, shard.between(begin - first, end - first)
 
     def shared(self) -> Tensor:
         """Return the storage of a buffer that is one shard in memory: writing to it writes here."""

@@ -54,11 +54,14 @@ class ShardedBuffer:
         here = self._here(rows)
         self.local.write(rows[here] - self.start, vectors[here.to(vectors.device)])
 
-    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Yield `(first row, embeddings)` over all processes' rows, in every process."""
-        for start in range(0, self.targets, size):
-            rows = torch.arange(start, min(start + size, self.targets), device=self.device)
-            yield start, self[rows]
+    def chunks(
+        self, size: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, embeddings)` of all processes' rows, in every process."""
+        stop = self.targets if stop is None else stop
+        for first in range(start, stop, size):
+            rows = torch.arange(first, min(first + size, stop), device=self.device)
+            yield first, self[rows]
 
     def shared(self) -> Tensor:
         """Return the storage of this process's rows."""

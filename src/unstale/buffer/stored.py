@@ -112,7 +112,10 @@ class Stored:
         vectors = self.data[where].float()
         return vectors.mul_(self.scales[where]) if self.data.dtype == torch.int8 else vectors
 
-    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Yield `(first row, vectors)` over all of them, at most `size` a time."""
-        for start in range(0, len(self), size):
-            yield start, self.between(start, min(start + size, len(self)))
+    def chunks(
+        self, size: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, vectors)` from `start` up to `stop`, at most `size` at a time."""
+        stop = len(self) if stop is None else stop
+        for first in range(start, stop, size):
+            yield first, self.between(first, min(first + size, stop))

@@ -34,8 +34,6 @@ class ResidualMemory(nn.Module):
         first: The first row, where another process keeps those before it.
     """
 
-    row_tensors = ("residual", "written")  # one row a target
-
     def __init__(self, targets: int, dim: int, fade: int, first: int = 0) -> None:
         super().__init__()
         if fade <= 0:
@@ -46,6 +44,10 @@ class ResidualMemory(nn.Module):
         self.written: Tensor
         self.register_buffer("residual", torch.zeros(targets, dim))
         self.register_buffer("written", torch.full((targets,), _NEVER))
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors that have a row for each target, and the first row kept here."""
+        return {"residual": self.first, "written": self.first}
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
         """Remember residuals found at a step; each row's last one counts."""

@@ -15,7 +15,7 @@ from unstale.data.tokens import TokenStore
 from unstale.evaluation.metrics import means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file
-from unstale.search.exact import TopK
+from unstale.search.best import TopK
 
 
 @final

@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.files import atomic_file
-from unstale.search.exact import TopK
+from unstale.search.best import TopK
 
 _LOG = logging.getLogger(__name__)
 _SPACE = re.compile(r"\s")

@@ -11,6 +11,7 @@ from unstale.miners.exhaustive import Refreshed
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import Strategy
+from unstale.search.search import Search
 
 
 @final
@@ -51,6 +52,14 @@ class AutoRefreshed(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the embeddings of the last refresh."""
         return self.base.view(rows, step)
+
+    def searches(self) -> list[Search]:
+        """List the search of the buffer."""
+        return self.base.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the buffer itself, which is replaced."""
+        return {f"base.{name}": first for name, first in self.base.row_tensors().items()}
 
 
 STRATEGY = Strategy(

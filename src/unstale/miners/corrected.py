@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import final
 
 import torch
@@ -14,11 +13,12 @@ from unstale.corrector.losses import LOSSES, mean_squared_error
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, View
-from unstale.miners.stale import Stale
+from unstale.miners.stale import Stale, gumbel_noise
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.search.added import Added, Residuals, Sum
 from unstale.search.auto import make_search
-from unstale.search.draws import Gumbel
-from unstale.search.exact import Draw, Exact, Search
+from unstale.search.exact import Exact
+from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 from unstale.settings import LossName
 
@@ -74,17 +74,15 @@ class Corrected(Miner):
         if not self.trusted:
             return self._stale.mine(queries, k)
         self.search.begin(queries.step)
-        draw = None
-        gumbel = None if self.noise is None else Gumbel(self.noise, queries.scale)
+        added = self._added(queries)
+        return self.search.top_k(queries.vectors, k, queries.positives, added).rows
+
+    def _added(self, queries: Queries) -> Added | None:
+        """Return what the memory knows, noise if any is wanted, or both."""
+        residuals, noise = None, gumbel_noise(self.noise, queries)
         if self.memory is not None:
-            remembered = _Remembered(queries, self.memory, gumbel)
-            draw = Draw(remembered, queries.step, queries.rows)
-            if gumbel is None:  # which does lift targets from far below
-                late = partial(self.memory.pair_scores, queries.vectors, step=queries.step)
-                draw = draw._replace(late=late)
-        elif gumbel is not None:
-            draw = Draw(gumbel, queries.step, queries.rows)
-        return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
+            residuals = Residuals(self.memory, queries.step, queries.vectors)
+        return Sum(residuals, noise) if residuals and noise else residuals or noise
 
     def loss(
         self,
@@ -125,6 +123,15 @@ class Corrected(Miner):
             corrected = corrected + self.memory.read(rows, step)
         return View(stale, corrected, bool(self.trusted))
 
+    def searches(self) -> list[Search]:
+        """List the search of h(B)."""
+        return [self.search]
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the memory."""
+        kept = {} if self.memory is None else self.memory.row_tensors()
+        return {f"memory.{name}": first for name, first in kept.items()}
+
 
 def worse_than_stale(reading: Freshness) -> bool:
     """Tell whether a corrector harms, by KL or overlap; NaN harms.
@@ -162,28 +169,6 @@ def build_corrected(
         noise=materials.noise,
         fallback=chosen.fallback,
     )
-
-
-@final
-class _Remembered:
-    """Add to each score `q.h(b)` what the memory knows, `q.r`, and noise if any is wanted.
-
-    A search adds it to its scores as it would add noise.
-    """
-
-    def __init__(self, queries: Queries, memory: ResidualMemory, gumbel: Gumbel | None) -> None:
-        self.memory = memory
-        self.gumbel = gumbel
-        self._ids, order = queries.rows.sort()
-        self._vectors = queries.vectors[order]
-
-    def __call__(
-        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
-    ) -> Float[Tensor, "b n"]:
-        """Return what to add to the scores of some of the batch's queries."""
-        vectors = self._vectors[torch.searchsorted(self._ids, queries.contiguous())]
-        extra = self.memory.scores(vectors, rows, step)
-        return extra if self.gumbel is None else extra + self.gumbel(step, queries, rows)
 
 
 STRATEGY = Strategy(

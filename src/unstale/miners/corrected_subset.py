@@ -4,8 +4,8 @@ from unstale.corrector.network import Corrector
 from unstale.miners.corrected import build_corrected
 from unstale.miners.miner import Miner
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
-from unstale.search.exact import Search
-from unstale.search.subset import RotatingSubset
+from unstale.search.low_memory import RotatingSubset
+from unstale.search.search import Search
 
 _TURNS = 80  # subsets in a run, as many as the paper's refreshes
 

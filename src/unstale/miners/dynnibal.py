@@ -19,6 +19,7 @@ from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
 from unstale.search.draws import subset
+from unstale.search.search import Search
 
 
 @final
@@ -71,6 +72,10 @@ class Dynnibal(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
+
+    def searches(self) -> list[Search]:
+        """List the search of the buffer."""
+        return self.searched.searches()
 
 
 def low_rank_ridge(

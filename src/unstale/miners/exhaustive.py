@@ -11,6 +11,7 @@ from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Strategy
+from unstale.search.search import Search
 
 _CHUNK = 16_384
 
@@ -18,8 +19,6 @@ _CHUNK = 16_384
 @final
 class Refreshed(Miner):
     """Search B, and run the encoder on all of it whenever the schedule says so."""
-
-    row_tensors = ("vectors",)  # one row a target
 
     def __init__(self, buffer: Buffer, schedule: Schedule, noise: int | None = None) -> None:
         super().__init__()
@@ -45,6 +44,14 @@ class Refreshed(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the embeddings of the last refresh."""
         return self.stale.view(rows, step)
+
+    def searches(self) -> list[Search]:
+        """List the search of the buffer."""
+        return self.stale.searches()
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the buffer itself, which is replaced."""
+        return {"vectors": self.buffer.start}
 
 
 STRATEGY = Strategy(

@@ -8,6 +8,8 @@ from typing import NamedTuple, final
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from unstale.search.search import Search
+
 Embed = Callable[[Int[Tensor, " n"]], Float[Tensor, "n d"]]
 
 
@@ -123,3 +125,14 @@ class Miner(nn.Module, ABC):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:
         """Show how the miner sees some targets after `step` steps; None if it caches nothing."""
         return None
+
+    def searches(self) -> list[Search]:
+        """List the searches whose state a checkpoint holds and whose readings are logged."""
+        return []
+
+    def row_tensors(self) -> dict[str, int]:
+        """Name the tensors of the state dict that have a row for each target of this process.
+
+        The value is the first of these rows; processes save such tensors each for itself.
+        """
+        return {}

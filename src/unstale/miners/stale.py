@@ -8,8 +8,10 @@ from torch import Tensor
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Miner, Queries, View
 from unstale.miners.strategy import Strategy
+from unstale.search.added import Noise
 from unstale.search.draws import Gumbel
-from unstale.search.exact import Draw, Exact
+from unstale.search.exact import Exact
+from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 
 
@@ -30,14 +32,23 @@ class Stale(Miner):
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.b`, or a sample from their softmax."""
-        draw = None
-        if self.noise is not None:
-            draw = Draw(Gumbel(self.noise, queries.scale), queries.step, queries.rows)
-        return self.search.top_k(queries.vectors, k, queries.positives, draw).rows
+        noise = gumbel_noise(self.noise, queries)
+        return self.search.top_k(queries.vectors, k, queries.positives, noise).rows
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings."""
         return View(self.buffer[rows])
+
+    def searches(self) -> list[Search]:
+        """List the search of the buffer."""
+        return [self.search]
+
+
+def gumbel_noise(seed: int | None, queries: Queries) -> Noise | None:
+    """Return the noise that turns a top k into a sample from the softmax, if there is a seed."""
+    if seed is None:
+        return None
+    return Noise(Gumbel(seed, queries.scale), queries.step, queries.rows)
 
 
 STRATEGY = Strategy(

@@ -3,7 +3,7 @@
 from unstale.miners.corrected import build_corrected
 from unstale.miners.miner import Miner
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
-from unstale.search.rerank import StaleRerank
+from unstale.search.low_memory import StaleRerank
 
 
 def _build(materials: Materials) -> Miner:

@@ -9,9 +9,10 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.schedule import Schedule
+from unstale.miners.stale import gumbel_noise
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
-from unstale.search.draws import Gumbel, subset
-from unstale.search.exact import Draw, Exact
+from unstale.search.draws import subset
+from unstale.search.exact import Exact
 
 
 @final
@@ -38,14 +39,12 @@ class Stochastic(Miner):
         self.vectors: Tensor
         self.register_buffer("rows", rows)  # a checkpoint holds both
         self.register_buffer("vectors", buffer[rows])
-        self._search = Exact(TargetBuffer([self.vectors]), rows=self.rows)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
-        draw = None
-        if self.noise is not None:
-            draw = Draw(Gumbel(self.noise, queries.scale), queries.step, queries.rows)
-        return self._search.top_k(queries.vectors, k, queries.positives, draw).rows
+        search = Exact(TargetBuffer([self.vectors]), rows=self.rows)  # where they are by now
+        noise = gumbel_noise(self.noise, queries)
+        return search.top_k(queries.vectors, k, queries.positives, noise).rows
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Draw another subset and embed it, if it is time."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.sharded import Buffer, ShardedBuffer
+from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
 from unstale.machine import free_memory
@@ -98,9 +98,7 @@ class Materials:
         """Return the residual memory of a corrector that has one; it fades over the run."""
         if not self.settings.memory:
             return None
-        rows, first = self.targets, 0
-        if isinstance(self.cache, ShardedBuffer):
-            rows, first = len(self.cache.local), self.cache.start
+        rows, first = len(self.cache.local), self.cache.start
         size, free = 4 * rows * self.cache.dim, free_memory(self.cache.device)
         if free is not None and size > free:
             needs = f"the residual memory needs {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"

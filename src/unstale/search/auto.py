@@ -1,4 +1,4 @@
-"""Which search? Chosen by the size of the work and of the memory, and said aloud."""
+"""Which search to use: chosen by the size of the work and of the memory, and logged."""
 
 import logging
 from itertools import pairwise
@@ -9,9 +9,10 @@ import torch
 from unstale.buffer.stored import DTYPES, Precision
 from unstale.corrector.network import Corrector
 from unstale.machine import free_memory
-from unstale.search.exact import Exact, Search
+from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
+from unstale.search.search import Search
 from unstale.search.vectors import Vectors
 
 _LOG = logging.getLogger(__name__)
@@ -72,28 +73,28 @@ def make_search(choice: Choice, buffer: Vectors, corrector: Corrector, *, seed: 
     return kind(buffer, corrector, precision=choice.precision, seed=seed)
 
 
-def settle_choice(
+def choose_on_device(
     mode: Mode,
     targets: int,
     dim: int,
     hidden: tuple[int, ...],
     queries: int,
     device: torch.device,
-    spoken_for: int = 0,
+    reserved: int = 0,
 ) -> Choice:
-    """Choose by what is free on the device, but for the bytes that something else will take.
+    """Choose by the memory that is free on the device, without the bytes that are reserved.
 
-    A search asked for by name keeps its name.
+    A search that the user names is kept, whatever its size.
     """
     free = free_memory(device)
-    choice = choose(targets, dim, hidden, queries, None if free is None else free - spoken_for)
+    choice = choose(targets, dim, hidden, queries, None if free is None else free - reserved)
     if mode != "auto":
         choice = Choice(mode, choice.precision, "as asked")
-    return said(choice)
+    return log_choice(choice)
 
 
-def said(choice: Choice) -> Choice:
-    """Return a choice, and say what it is: none is made in silence."""
+def log_choice(choice: Choice) -> Choice:
+    """Log a choice and its reasons, and return it."""
     snapshot = "" if choice.mode == "exact" else f", a snapshot in {choice.precision}"
     _LOG.warning("search: %s%s: %s", choice.mode, snapshot, choice.why)
     return choice

@@ -77,3 +77,13 @@ def drop(best: TopK, exclude: Int[Tensor, "b p"], k: int) -> TopK:
         raise InputError(f"cannot mine {k} targets for a query: too few are not its positives")
     order = banned.int().argsort(dim=1, stable=True)[:, :k]
     return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
+
+
+def agreement(one: Int[Tensor, "b k"], other: Int[Tensor, "b k"]) -> float:
+    """Return the share of rows that two answers have in common.
+
+    Example:
+        >>> agreement(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 1], [5, 4]]))
+        0.75
+    """
+    return (one[:, :, None] == other[:, None, :]).any(dim=2).float().mean().item()

@@ -4,7 +4,7 @@ A draw is keyed by (seed, step, query, row): nothing else that happens in a run,
 another number of processes, the meter, can change it.
 """
 
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -47,17 +47,6 @@ def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"
     return ranks.argsort()[:size].sort().values
 
 
-@runtime_checkable
-class Noise(Protocol):
-    """Something to add to scores, for each (query, row), before the top-k."""
-
-    def __call__(
-        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
-    ) -> Float[Tensor, "b n"]:
-        """Return it for some queries and rows."""
-        ...
-
-
 @final
 class Gumbel:
     """Turn a top-k into a sample without replacement from the softmax (the Gumbel-max trick)."""
@@ -70,8 +59,7 @@ class Gumbel:
         self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
     ) -> Float[Tensor, "b n"]:
         """Return the noise to add to scores `q.b` before the top-k: Gumbel(0, 1) / scale."""
-        random = (
-            bits(GUMBEL, self.seed, step, queries, rows) >> 10
-        )  # 53 bits, all that a double holds
+        # 53 bits, all that a double holds.
+        random = bits(GUMBEL, self.seed, step, queries, rows) >> 10
         uniform = (random.double() + 0.5) * 2.0**-53
         return (-torch.log(-torch.log(uniform)) / self.scale).float()

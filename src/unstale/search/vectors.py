@@ -7,8 +7,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.buffer.stored import Stored
-
 CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide hidden layer
 
 
@@ -18,39 +16,22 @@ class Vectors(Protocol):
 
     def __len__(self) -> int:
         """Count the vectors."""
-        ...
 
     @property
     def dim(self) -> int:
         """Return the width of the vectors."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """Return where the vectors are."""
-        ...
 
     def __getitem__(self, rows: Int[Tensor, " n"], /) -> Float[Tensor, "n d"]:
         """Return some rows."""
-        ...
 
-    def chunks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Yield `(first row, vectors)` over all of them, at most `size` a time."""
-        ...
-
-
-def span(
-    vectors: Vectors, start: int, stop: int, size: int
-) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-    """Yield the chunks of rows from `start` up to `stop`, cut where they reach over."""
-    if isinstance(vectors, Stored):  # convert nothing that is not asked for
-        for first in range(start, stop, size):
-            yield first, vectors.between(first, min(first + size, stop))
-        return
-    for first, chunk in vectors.chunks(size):
-        begin, end = max(start, first), min(stop, first + len(chunk))
-        if begin < end:
-            yield begin, chunk[begin - first : end - first]
+    def chunks(
+        self, size: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+        """Yield `(first row, vectors)` from `start` up to `stop`, at most `size` at a time."""
 
 
 def on_device(

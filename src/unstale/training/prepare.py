@@ -31,7 +31,7 @@ from unstale.integrity import digest, read_object
 from unstale.machine import free_memory
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
-from unstale.search.auto import Choice, said, settle_choice
+from unstale.search.auto import Choice, choose_on_device, log_choice
 from unstale.settings import Filters, MiningSettings
 from unstale.training.identity import Identity, identity
 from unstale.training.meter import Meter
@@ -169,7 +169,7 @@ def choose_search(
     mode, mapped = settings.search, settings.mapped
     with first_alone():
         if output is not None and (known := _stored(output / SEARCH, mode)) is not None:
-            return said(known)
+            return log_choice(known)
         if mapped and device.type != "cpu":
             choice = _on_disk(mode, device)
         else:
@@ -177,7 +177,7 @@ def choose_search(
             held += 4 * len(buffer) * buffer.dim * settings.memory
             targets, taken = len(buffer) // world(), held // world()
             size = targets, buffer.dim, settings.corrector_widths, queries
-            choice = settle_choice(mode, *size, device, taken)
+            choice = choose_on_device(mode, *size, device, taken)
         if output is not None:
             fixed = {"asked": mode, **choice._asdict()}
             write_json(output / SEARCH, fixed | {"sha256": digest(fixed)})

@@ -4,14 +4,12 @@ import json
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from unstale.buffer.sharded import ShardedBuffer
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
@@ -36,10 +34,11 @@ def save_miner(
     Of several processes each writes the rows that it holds, and process 0 the rest.
     """
     tensors = {k: v.contiguous() for k, v in miner.state_dict().items()}
-    search = {f"{_SEARCH}{k}": v for s in _searches(miner) for k, v in s.state_dict().items()}
-    own = search | {k: tensors.pop(k) for k in _by_row(miner) if world() > 1}
+    search = {f"{_SEARCH}{k}": v for s in miner.searches() for k, v in s.state_dict().items()}
+    by_row = miner.row_tensors()
+    own = search | {k: tensors.pop(k) for k in by_row if world() > 1}
     if world() > 1:
-        first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
+        first = next(iter(by_row.values()), 0)
         save_file(own, folder / _own_file(), metadata={"first": str(first)})
         own = {}
     if rank() == 0:
@@ -61,9 +60,9 @@ def load_miner(
     state = json.loads((folder / MINER_STATE).read_text("utf-8"))
     check_identity(folder, state["identity"], record.identity)
     tensors = load_file(folder / MINER_WEIGHTS)
-    first = next((b.start for m in miner.modules() if (b := _shard(m)) is not None), 0)
     current = miner.state_dict()
-    rows = {k: _rows(folder, k, first, first + len(current[k])) for k in _by_row(miner)}
+    by_row = miner.row_tensors().items()
+    rows = {k: _rows(folder, k, first, first + len(current[k])) for k, first in by_row}
     own = {k: v for k, v in tensors.items() if not k.startswith((_SEARCH, _BESIDE))}
     miner.load_state_dict(own | rows)
     if beside is not None:
@@ -72,7 +71,9 @@ def load_miner(
     if (folder / _own_file()).exists():
         tensors |= load_file(folder / _own_file())
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
-    for search in _searches(miner):
+    for search in miner.searches():
+        if not search.state_dict():
+            continue
         if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
             try:
                 search.load_state_dict(known)
@@ -91,20 +92,6 @@ def load_miner(
 
 def _own_file() -> str:
     return f"miner-{rank():05}-of-{world():05}.safetensors" if world() > 1 else MINER_WEIGHTS
-
-
-def _by_row(miner: Miner) -> list[str]:
-    """Name the tensors that have a row for each target."""
-    return [
-        f"{prefix}.{name}" if prefix else name
-        for prefix, module in miner.named_modules()
-        for name in getattr(module, "row_tensors", ())
-    ]
-
-
-def _shard(module: nn.Module) -> ShardedBuffer | None:
-    buffer = getattr(module, "buffer", None)
-    return buffer if isinstance(buffer, ShardedBuffer) else None
 
 
 def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
@@ -126,15 +113,6 @@ def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
     return whole
 
 
-def _searches(miner: Miner) -> list[Any]:
-    """List the searches that remember something: a snapshot, its pace."""
-    found = [getattr(m, "search", None) for m in miner.modules()]
-    return [search for search in found if hasattr(search, "state_dict")]
-
-
 def search_readings(miner: Miner) -> dict[str, float]:
     """Return what a search that is not exact finds of itself: its overlap, what it reranks."""
-    found: dict[str, float] = {}
-    for search in _searches(miner):
-        found |= getattr(search, "readings", {})
-    return found
+    return {name: x for search in miner.searches() for name, x in search.readings.items()}

@@ -1,6 +1,6 @@
-"""Cells of targets that lie close together, by faiss's k-means."""
+"""A partition of the targets into cells of close neighbours, by faiss's k-means."""
 
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Float, Int
@@ -16,8 +16,9 @@ _ROUNDS = 6
 _SCORES = 2**24  # comparisons at once, which bounds the memory
 
 
-class Cells(NamedTuple):
-    """A partition of the rows: `order` lists them cell by cell, `starts` where each cell begins."""
+@final
+class Partition(NamedTuple):
+    """`order` lists the rows cell by cell, and `starts` tells where each cell begins in it."""
 
     order: Int[Tensor, " n"]
     starts: Int[Tensor, " cells_and_end"]
@@ -28,8 +29,8 @@ def cell_count(targets: int) -> int:
     return max(1, min(targets, round(4 * targets**0.5), 8192))
 
 
-def make_cells(vectors: Vectors, count: int, seed: int) -> Cells:
-    """Part vectors into at most `count` cells, none of them empty.
+def partition(vectors: Vectors, count: int, seed: int) -> Partition:
+    """Divide vectors into at most `count` cells, none of them empty.
 
     Where comparing N targets with all centroids would take too long, it is done in the leading
     principal directions only: a worse cell costs a little overlap, and cannot make an answer wrong.
@@ -46,7 +47,7 @@ def make_cells(vectors: Vectors, count: int, seed: int) -> Cells:
     cell = torch.cat(nearest)
     sizes = torch.bincount(cell)
     ends = sizes[sizes > 0].cumsum(0)
-    return Cells(cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends]))
+    return Partition(cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends]))
 
 
 def _directions(sample: Float[Tensor, "n d"], count: int) -> Float[Tensor, "d c"]:

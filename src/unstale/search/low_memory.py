@@ -1,0 +1,93 @@
+"""The paper's two answers to a buffer that does not fit into memory; it may stay on disk.
+
+"Subsample targets randomly (perhaps changing the subset periodically) to fit on device memory",
+and "use our approach to re-rank stale representations initially retrieved from CPU memory".
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.search.added import Added
+from unstale.search.best import TopK
+from unstale.search.draws import subset
+from unstale.search.exact import Exact
+from unstale.search.search import Search
+
+
+@final
+class RotatingSubset(Search):
+    """Search `size` random targets through the corrector; they change after `every` steps.
+
+    Only the subset is in memory, where the corrector is.
+    """
+
+    def __init__(
+        self, buffer: TargetBuffer, corrector: Corrector, *, size: int, every: int, seed: int
+    ) -> None:
+        self.buffer = buffer
+        self.corrector = corrector
+        self.size = min(size, len(buffer))
+        self.every = max(1, every)
+        self.seed = seed
+        self._epoch = 0
+        self._exact = self._draw()
+
+    def begin(self, step: int) -> None:
+        """Change the subset if it is time; it is a function of the step alone."""
+        if step // self.every != self._epoch:
+            self._epoch = step // self.every
+            self._exact = self._draw()
+
+    def top_k(
+        self,
+        queries: Float[Tensor, "b d"],
+        k: int,
+        exclude: Int[Tensor, "b p"] | None = None,
+        added: Added | None = None,
+    ) -> TopK:
+        """Return the k best targets of the subset."""
+        return self._exact.top_k(queries, k, exclude, added)
+
+    def _draw(self) -> Exact:
+        rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
+        vectors = self.buffer[rows.to(self.corrector.last.weight.device)]
+        return Exact(TargetBuffer([vectors]), self.corrector, rows=rows)
+
+
+@final
+class StaleRerank(Search):
+    """Take each query's `depth` best by stale scores, and the k best of those by corrected ones.
+
+    The buffer may be in another memory than the queries: it is scanned where it is.
+    """
+
+    def __init__(self, buffer: TargetBuffer, corrector: Corrector, depth: int) -> None:
+        self.buffer = buffer
+        self.corrector = corrector
+        self.depth = depth
+
+    @torch.no_grad()
+    def top_k(
+        self,
+        queries: Float[Tensor, "b d"],
+        k: int,
+        exclude: Int[Tensor, "b p"] | None = None,
+        added: Added | None = None,
+    ) -> TopK:
+        """Return the k best targets by the corrector among the best stale ones."""
+        width = 0 if exclude is None else exclude.shape[1]
+        depth = max(k, min(self.depth, len(self.buffer) - width))
+        here = self.buffer.device
+        known = None if exclude is None else exclude.to(here)
+        rows = Exact(self.buffer).top_k(queries.to(here), depth, known).rows.to(queries.device)
+        distinct, place = rows.unique(return_inverse=True)
+        scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
+        if added is not None:
+            scores = scores + added.scores(distinct).gather(1, place)
+        best = scores.topk(k, dim=1)
+        return TopK(best.values, rows.gather(1, best.indices))
