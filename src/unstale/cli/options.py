@@ -6,7 +6,7 @@ from typing import Any, Literal
 from unstale.cli.options_filters import Filtering
 
 
-@dataclass
+@dataclass(frozen=True)
 class Shape:
     """In what shape an encoder is loaded.
 
@@ -32,7 +32,7 @@ class Shape:
     trust_remote_code: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Encoder(Shape):
     """Which encoder.
 
@@ -43,7 +43,7 @@ class Encoder(Shape):
     model: str = "tiny"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Output:
     """Where results go.
 
@@ -56,7 +56,7 @@ class Output:
     overwrite: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Train(Output, Filtering, Encoder):
     """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
 
@@ -178,7 +178,7 @@ class Train(Output, Filtering, Encoder):
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Compare(Train):
     """Compare. A killed comparison goes on with --resume; finished runs are kept.
 
@@ -197,7 +197,7 @@ class Compare(Train):
     rag: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Demo:
     """See the gain. Builds the data, embeds it once, trains twice from the same start.
 
@@ -212,7 +212,7 @@ class Demo:
     seed: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Embed(Output, Encoder):
     """Embed. The buffer is safetensors shards and a manifest; a killed embedding can go on.
 
@@ -231,7 +231,7 @@ class Embed(Output, Encoder):
     resume: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Evaluate(Output, Encoder):
     """Evaluate. Writes results.json with an entry and a TREC run file for each dataset.
 
@@ -245,7 +245,7 @@ class Evaluate(Output, Encoder):
     split: str = "test"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Search:
     """Search. The corpus is embedded with the trained model once, and kept in the run folder.
 
@@ -262,7 +262,7 @@ class Search:
     width: int = 300
 
 
-@dataclass
+@dataclass(frozen=True)
 class Report:
     """Report. Writes report.html into the run folder: one file, no script, nothing loaded.
 
@@ -273,7 +273,7 @@ class Report:
     run: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Experiment:
     """Run a study. Writes results.json, figure.png where there is something to see, or table.md.
 

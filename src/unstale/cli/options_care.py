@@ -6,7 +6,7 @@ from typing import Literal
 from unstale.cli.options import Encoder, Output
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan(Encoder):
     """Plan. Measures this machine for some seconds, or takes --flops, and prints a table.
 
@@ -49,7 +49,7 @@ class Plan(Encoder):
     output: str | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Verify:
     """Verify. Reads every file that a manifest lists, and names each that is not as written.
 
@@ -60,7 +60,7 @@ class Verify:
     path: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Doctor(Output, Encoder):
     """Try. Trains shortly with and without a corrector on a sample, and advises.
 
@@ -88,7 +88,7 @@ class Doctor(Output, Encoder):
     seed: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Serve:
     """Serve. The corpus is embedded by both models once, and kept in the run folder.
 
@@ -105,7 +105,7 @@ class Serve:
     k: int = 10
 
 
-@dataclass
+@dataclass(frozen=True)
 class Completion:
     """Complete. The script knows every command and flag; loading it takes no time when you type.
 

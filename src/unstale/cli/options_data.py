@@ -6,7 +6,7 @@ from unstale.cli.options import Encoder, Output
 from unstale.cli.options_filters import Filtering
 
 
-@dataclass
+@dataclass(frozen=True)
 class Convert(Output):
     """Convert. What the new format has no place for is said.
 
@@ -21,7 +21,7 @@ class Convert(Output):
     to: str = "beir"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Mine(Output, Filtering, Encoder):
     """Mine. Every split and the whole corpus are written, the mined negatives with one split.
 

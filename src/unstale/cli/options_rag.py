@@ -6,7 +6,7 @@ from typing import Any, Literal
 from unstale.cli.options import Output, Shape
 
 
-@dataclass
+@dataclass(frozen=True)
 class Rag(Output, Shape):
     """Train both. Writes results.json, config.yaml, model/ (the retriever) and reader/.
 
@@ -103,7 +103,7 @@ class Rag(Output, Shape):
         return self.retriever
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answer:
     """Answer. Shows the answer, the targets it was read from and their probabilities.
 

@@ -6,7 +6,7 @@ held against what full re-embedding gives, and each 95% interval be seen to hold
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -24,14 +24,14 @@ from unstale.evaluation.metrics import measure
 from unstale.experiments.embedded import Vectors, embedded
 from unstale.experiments.subset import random_subset
 from unstale.files import write_json
-from unstale.migrate.embed import Embedded
-from unstale.migrate.index import index_chunks
-from unstale.migrate.interval import Interval
-from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
-from unstale.migrate.learn import Method
-from unstale.migrate.priority import Priority
-from unstale.migrate.sample import Picked, Sampling, sample_size
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.embed import EmbeddedTargets
+from unstale.migration.fitting import Fitting
+from unstale.migration.index import index_chunks
+from unstale.migration.interval import Interval
+from unstale.migration.queries import Asked
+from unstale.migration.sample import Picked
+from unstale.migration.settings import Method, MigrateSettings, Priority, Sampling, check_size
+from unstale.migration.vectors import ArrayVectors
 from unstale.search.exact import TopK
 
 K = 10
@@ -86,14 +86,18 @@ def run(
         model = load_encoder(name, query_max_length=max_length, target_max_length=max_length)
         vectors[side] = embedded(model, dataset, rows, output / "vectors" / side)
     world = _World(vectors["old"], vectors["new"], qrels, rows)
-    way = _Way(asked, method, sampling, re_embed, re_embed_by, hidden)
+    settings = MigrateSettings(
+        method=method, sampling=sampling, re_embed=re_embed, re_embed_by=re_embed_by,
+        corrector_hidden=hidden, k=K, queries=asked,
+    )  # fmt: skip
     every = np.arange(len(rows))
     table = []
     for fraction in fractions:
-        size = sample_size(len(dataset.targets), world.source.dim, fraction, None)
+        count = round(fraction * len(dataset.targets))
+        size = check_size(count, len(dataset.targets), world.source.dim)
         trials = []
         for trial in tqdm(range(resamples), desc=f"{fraction:.0%}"):
-            trials.append(world.migrate(size, way, seed + trial))
+            trials.append(world.migrate(size, replace(settings, seed=seed + trial)))
         table.append({"fraction": fraction, "embedded": size, **_gather(trials)})
     results = {
         "experiment": "migration",
@@ -121,24 +125,6 @@ def run(
 
 
 @final
-@dataclass(frozen=True)
-class _Way:
-    """How to migrate."""
-
-    asked: int
-    method: Method
-    sampling: Sampling
-    re_embed: float
-    re_embed_by: Priority
-    hidden: int
-
-    @property
-    def guided(self) -> bool:
-        """Say whether queries choose targets."""
-        by_queries = self.re_embed > 0 and self.re_embed_by == "retrieved"
-        return self.sampling == "queries" or by_queries
-
-
 class _World:
     """Two encoders' vectors of the same data, and the truth about any index made of them."""
 
@@ -147,7 +133,7 @@ class _World:
         self.new = new
         self.qrels = qrels
         self.rows = rows
-        self.source = ArraySource("npy", Path("old.npy"), old.targets.numpy())
+        self.source = ArrayVectors(Path("old.npy"), old.targets.numpy())
         self.true = (new.queries @ new.targets.T).topk(K, dim=1).indices
 
     def overlap(
@@ -165,42 +151,27 @@ class _World:
         found = measure(self.qrels, self.rows[asked], TopK(best.values, best.indices))
         return float(found["recall@10"].mean())
 
-    def embed(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+    def embed(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Look fresh vectors up."""
         picked = pick()
-        return Embedded(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
+        return EmbeddedTargets(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
 
-    def migrate(self, size: int, way: _Way, seed: int) -> dict[str, tuple[Interval, float]]:
+    def migrate(self, size: int, settings: MigrateSettings) -> dict[str, tuple[Interval, float]]:
         """Migrate once; return each estimate with its truth."""
-        order = np.random.default_rng(seed + 10_000).permutation(len(self.rows))
-        check, guide = (
-            np.sort(order[: way.asked]),
-            order[way.asked : 2 * way.asked if way.guided else way.asked],
-        )
+        order = np.random.default_rng(settings.seed + 10_000).permutation(len(self.rows))
+        count = settings.queries
+        check = np.sort(order[:count])
+        guide = order[count : 2 * count if settings.guided_by else count]
         left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
         asked = Asked(
             self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
             self.qrels, self.rows[check],
         )  # fmt: skip
-        sample = draw_sample(
-            self.source, lambda: size, self.embed, sampling=way.sampling, queries=asked.guide,
-            seed=seed,
-        )  # fmt: skip
-        settings: dict[str, Any] = {
-            "method": way.method,
-            "hidden": way.hidden,
-            "k": K,
-            "seed": seed,
-        }
-        learned, found, _ = learn_and_validate(self.source, sample, asked, curve=False, **settings)
-        if way.re_embed:
-            sample = embed_more(
-                self.source, sample, learned, self.embed, "re-embedded",
-                round(way.re_embed * self.source.rows), way.re_embed_by, asked.guide, seed,
-            )  # fmt: skip
-            learned, found, _ = learn_and_validate(
-                self.source, sample, asked, curve=False, **settings
-            )
+        more = round(settings.re_embed * self.source.rows)
+        done = Fitting(self.source, self.embed, asked, settings).run(
+            lambda: size, more, curve=False
+        )
+        learned, sample, found = done.learned, done.sample, done.found
         pieces = index_chunks(self.source, learned.corrector, sample.known())
         index = torch.cat([vectors for _, vectors in pieces])
         with torch.no_grad():

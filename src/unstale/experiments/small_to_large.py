@@ -86,17 +86,16 @@ def run(
     }
     corrected = {name: _unit(affine(near.targets)) for name, affine in maps.items()}
     fits: dict[str, Any] = {}
-    for name, loss in (("corrector, mse", "mse"), ("corrector, ce + mse", "ce")):
+    for name, asked in (("corrector, mse", None), ("corrector, ce + mse", far.queries[train])):
         torch.manual_seed(seed)
         early = torch.rand(len(unique)) < 0.1
         taught = unique[~early]  # the start must not know what decides when to stop
         begin = least_squares(near.targets[taught], far.targets[taught])
         h = ProjectedCorrector(begin, (hidden,), unit=True)
-        asked = {"queries": far.queries[train]} if loss == "ce" else {}
         done = fit(
-            h, near.targets[unique], far.targets[unique], loss=loss, held_out=early,  # type: ignore[arg-type]
+            h, near.targets[unique], far.targets[unique], queries=asked, held_out=early,
             scale=scale, anchor=10.0, learning_rate=3e-4, batch_size=256, epochs=epochs,
-            patience=8, seed=seed, **asked,
+            patience=8, seed=seed,
         )  # fmt: skip
         fits[name] = {"epochs": done.epochs, "best_epoch": done.best_epoch, "seconds": done.seconds}
         with torch.no_grad():

@@ -39,7 +39,7 @@ def run(output: Path, *, seed: int = 0, epochs: int = 600) -> dict[str, Any]:
     queries = on_circle(2 * math.pi * torch.rand(QUERIES))
     corrector = Corrector(2, (32,))
     fitted = fit(
-        corrector, stale, fresh, loss="ce", queries=queries, scale=SCALE, anchor=1.0,
+        corrector, stale, fresh, queries=queries, scale=SCALE, anchor=1.0,
         learning_rate=0.01, epochs=epochs,
     )  # fmt: skip
     with torch.no_grad():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from unstale.migrate.interval import Interval, mean_interval
-from unstale.migrate.law import Law
-from unstale.migrate.validate import Pairs, neighbour_overlap
+from unstale.migration.interval import Interval, mean_interval
+from unstale.migration.law import Law
+from unstale.migration.validate import Pairs, neighbour_overlap
 
 
 def test_student_intervals_by_the_tables() -> None:

@@ -4,20 +4,18 @@ Held-out targets are always drawn uniformly, or no interval made of them would m
 rest are chosen to teach.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.errors import InputError
-from unstale.migrate.faiss_source import load_faiss
-from unstale.migrate.source import Source
+from unstale.migration.faiss_index import load_faiss
+from unstale.migration.settings import LEAST_HELD_OUT, Sampling
+from unstale.migration.stale import StaleVectors
 
-Sampling = Literal["uniform", "coverage", "queries"]
 HELD_OUT = 0.2  # of the sample
-LEAST_HELD_OUT = 20
-_KMEANS_ROWS = 50_000  # k-means learns its cells on at most so many
+_KMEANS_ROWS = 50_000  # the most that k-means learns its cells from
 
 
 class Picked(NamedTuple):
@@ -31,35 +29,11 @@ class Picked(NamedTuple):
     apart: Int[ndarray, " a"]
 
 
-def sample_size(rows: int, dim: int, fraction: float | None, count: int | None) -> int:
-    """Turn a fraction or a count into a number of targets, or say why it cannot be.
-
-    A tenth of the width, and 40 pairs, is the least that a regularised linear map can be fitted to
-    with any use; at least 20 more are held out.
-
-    Example:
-        >>> sample_size(rows=10_000, dim=384, fraction=0.05, count=None)
-        500
-    """
-    if (fraction is None) == (count is None):
-        raise InputError("say how much to embed by one of --fraction, --count and --seconds")
-    if fraction is not None and not 0 < fraction <= 1:
-        raise InputError(f"--fraction must be above 0 and at most 1, got {fraction}")
-    size = round(fraction * rows) if fraction is not None else int(count or 0)
-    least = max(40, dim // 10) + LEAST_HELD_OUT
-    if size < least:
-        rule = f"vectors of width {dim} need at least {least}"
-        raise InputError(f"a sample of {size} of {rows} targets is too small: {rule}")
-    if size > rows:
-        raise InputError(f"cannot sample {size} of {rows} targets")
-    return size
-
-
-def choose(source: Source, size: int, how: Sampling, seed: int) -> Picked:
+def choose(source: StaleVectors, size: int, how: Sampling, seed: int) -> Picked:
     """Choose rows to embed, and set those to hold out apart.
 
-    Of a sample by queries this is the uniform beginning: the held-out targets and half of the
-    others. Where the queries' neighbours are can be told only once a corrector is fitted to it.
+    For a sample by queries this is the uniform beginning: the held-out targets and half of the
+    others. Where the queries' neighbours are is known only once a corrector is fitted to it.
     """
     generator = np.random.default_rng(seed)
     held = generator.permutation(source.rows)[: max(LEAST_HELD_OUT, round(HELD_OUT * size))]
@@ -73,7 +47,7 @@ def choose(source: Source, size: int, how: Sampling, seed: int) -> Picked:
 
 
 def _covering(
-    source: Source, left: Int[ndarray, " m"], wanted: int, seed: int
+    source: StaleVectors, left: Int[ndarray, " m"], wanted: int, seed: int
 ) -> Int[ndarray, " w"]:
     """Draw from every k-means cell of the stale vectors alike, so that rare kinds are taught."""
     faiss = load_faiss()

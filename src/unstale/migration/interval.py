@@ -1,6 +1,6 @@
 """An estimate, and how sure it is."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from jaxtyping import Float
@@ -28,10 +28,6 @@ class Interval:
         """Say whether a value lies inside."""
         return self.low <= truth <= self.high
 
-    def as_json(self) -> dict[str, float]:
-        """Return the three numbers."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 def mean_interval(values: Float[ndarray, " n"], *, least: float = 0.0) -> Interval:
     """Estimate a mean from independent values; one alone says nothing about the others."""
@@ -53,4 +49,4 @@ def _t975(freedom: int) -> float:
 
 def as_json(intervals: dict[str, Interval]) -> dict[str, Any]:
     """Return named intervals in the form of results.json."""
-    return {name: interval.as_json() for name, interval in intervals.items()}
+    return {name: asdict(interval) for name, interval in intervals.items()}

@@ -6,7 +6,6 @@ behind are a uniform sample of all that it leaves behind: intervals made of them
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 import numpy as np
 import torch
@@ -14,12 +13,11 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from unstale.migrate.sample import Picked
-from unstale.migrate.source import Source
-from unstale.migrate.validate import GROUPS
+from unstale.migration.sample import Picked
+from unstale.migration.stale import StaleVectors
+from unstale.migration.validate import GROUPS
 from unstale.search.best import merge, nothing
 
-Priority = Literal["retrieved", "worst"]
 RIDGE = 0.1  # times the mean variance of the taught vectors: directions they never showed
 
 
@@ -46,16 +44,14 @@ def retrieval_scores(
     return scores.numpy()
 
 
-def error_scores(source: Source, taught: Float[Tensor, "t d"]) -> Float[ndarray, " rows"]:
+def error_scores(source: StaleVectors, taught: Float[Tensor, "t d"]) -> Float[ndarray, " rows"]:
     """Score each target by how badly its fresh vector is likely to be predicted.
 
     That is its leverage: the squared distance of its stale vector from the mean of the taught ones,
     counted most in the directions in which those vary least. The variance of a regularised linear
     map's predictions grows with it.
 
-    Args:
-        source: The stale vectors.
-        taught: Those that the corrector was fitted to.
+    `taught` are those that the corrector was fitted to.
     """
     mean = taught.double().mean(dim=0)
     apart = taught.double() - mean

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.migrate.interval import Interval
-from unstale.migrate.law import NEAR, Law
+from unstale.migration.interval import Interval
+from unstale.migration.law import NEAR, Law
 from unstale.search.best import TopK, merge, merge_best, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
@@ -88,15 +88,15 @@ def neighbour_overlap(
 
     def overlap(some: Tensor) -> Float[Tensor, " q"]:
         law = Law.fit(then[:, some], now[:, some], ~own[:, some], least)
-        luck = torch.rand(unseen.scores.shape, generator=generator)  # whose noise counts, too
-        drawn = law.draw(unseen.scores, luck)
+        uniform = torch.rand(unseen.scores.shape, generator=generator)  # its noise counts, too
+        drawn = law.draw(unseen.scores, uniform)
         imagined = drawn.topk(min(k, drawn.shape[1]), dim=1)
         true = TopK(imagined.values, unseen.rows.gather(1, imagined.indices))
         return _shared(top, merge_best(known, true, k))
 
     whole = overlap(torch.ones_like(group, dtype=torch.bool))
     count = int(group.max()) + 1
-    if len(whole) == 1 or count < GROUPS:  # of so few nothing can be told
+    if len(whole) == 1 or count < GROUPS:  # too few to say how they vary
         return Interval.around(float(whole.mean()), float("inf"), 1), found
     parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
