@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.encoders.load import load_encoder
 from unstale.migration.learn import learn
-from unstale.migration.priority import error_scores, most, retrieval_scores
+from unstale.migration.sample import error_scores, most, retrieval_scores
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.vectors import ArrayVectors
 

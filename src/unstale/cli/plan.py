@@ -90,7 +90,8 @@ def _job(chosen: Plan) -> tuple[Job, Rates, float | None]:
             query_flops=2.0 * chosen.parameters * chosen.query_tokens,
         )
         fixed = job.parameters / _UPDATES
-        return job, Rates(*[chosen.flops] * 5, fixed, bandwidth), limit
+        rate = chosen.flops
+        return job, Rates(rate, rate, rate, rate, rate, fixed, bandwidth), limit
     model = open_encoder(chosen)
     job = Job(
         **shape,

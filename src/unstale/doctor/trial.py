@@ -102,7 +102,7 @@ def run_trial(
     common |= {"steps": steps, "meter_steps": max(1, steps // _READINGS)}
     stale, *corrected = runs = train(kinds, "")
     tried = [
-        Tried(kind["strategy"], *kind["corrector_hidden"],
+        Tried(kind["strategy"], kind["corrector_hidden"][0],
               run["freshness"][-1]["overlap_corrected"], step_seconds(run))
         for kind, run in zip(kinds[1:], corrected, strict=True)
     ]  # fmt: skip

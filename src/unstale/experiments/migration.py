@@ -27,10 +27,10 @@ from unstale.files import write_json
 from unstale.migration.embed import EmbeddedTargets
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import index_chunks
-from unstale.migration.interval import Interval
 from unstale.migration.queries import Asked
 from unstale.migration.sample import Picked
 from unstale.migration.settings import Method, MigrateSettings, Priority, Sampling, check_size
+from unstale.migration.validate import Interval
 from unstale.migration.vectors import ArrayVectors
 from unstale.search.exact import TopK
 

@@ -12,20 +12,18 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from torch import Tensor, nn
+from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migration.embed import Embed, EmbeddedTargets
 from unstale.migration.index import Known, index_chunks
-from unstale.migration.interval import Interval, as_json, mean_interval
 from unstale.migration.learn import Learned, learn
-from unstale.migration.priority import error_scores, most, retrieval_scores
 from unstale.migration.queries import Asked
-from unstale.migration.sample import choose
+from unstale.migration.sample import choose, error_scores, most, retrieval_scores
 from unstale.migration.settings import MigrateSettings, Priority
 from unstale.migration.stale import StaleVectors
-from unstale.migration.validate import Pairs, neighbour_overlap
+from unstale.migration.validate import Interval, Pairs, as_json, mean_interval, neighbour_overlap
 
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
 ASKING = 500  # held-out targets, the most, that ask where there are no queries
@@ -92,15 +90,23 @@ class Fitted:
 @final
 @dataclass(frozen=True)
 class Fitting:
-    """How to get from old vectors to a judged corrector; `embed` embeds the targets it picks."""
+    """How to get from old vectors to a judged corrector.
+
+    `embed` embeds the targets that are picked. If a corrector is `given`, nothing is fitted, and
+    the whole sample judges it.
+    """
 
     source: StaleVectors
     embed: Embed
     asked: Asked
     settings: MigrateSettings
+    given: Learned | None = None
 
     def run(self, size: Callable[[], int], more: int, *, curve: bool = True) -> Fitted:
-        """Draw a sample, fit to it, embed `more` targets where it matters, and fit again."""
+        """Draw a sample, fit to it, embed `more` targets where it matters, and fit again.
+
+        `size` says how large the sample is; it is called only if none was chosen before.
+        """
         sample = self.draw(size)
         drawn, began = len(sample.rows), time.perf_counter()
         learned, found, points = self.fit(sample, curve=curve)
@@ -115,21 +121,13 @@ class Fitting:
                 points.append({"embedded": len(sample.rows), "re_embedded": added} | last)
         return Fitted(sample, learned, found, points, drawn, seconds)
 
-    def judge(self, size: Callable[[], int], corrector: nn.Module, hidden: list[int]) -> Fitted:
-        """Draw a sample that only judges a corrector that there is."""
-        sample = self.draw(size)
-        sample = replace(sample, held_out=np.ones(len(sample.rows), bool))
-        learned = Learned(corrector, {"method": "run", "hidden": hidden})
-        began = time.perf_counter()
-        found = self.validate(learned, sample)
-        seconds = time.perf_counter() - began
-        return Fitted(sample, learned, found, [], len(sample.rows), seconds)
-
     def draw(self, size: Callable[[], int]) -> Sampled:
-        """Choose targets and embed them; `size` is called only if none were chosen before."""
+        """Choose targets and embed them."""
         sampling, seed = self.settings.sampling, self.settings.seed
         found = self.embed("sample", lambda: choose(self.source, size(), sampling, seed))
         sample = Sampled.of(self.source, found)
+        if self.given is not None:
+            return replace(sample, held_out=np.ones(len(sample.rows), bool))
         if sampling != "queries":
             return sample
         linear = replace(self.settings, method="linear")
@@ -175,6 +173,8 @@ class Fitting:
 
         The last point of the curve is the whole sample.
         """
+        if self.given is not None:
+            return self.given, self.validate(self.given, sample), []
         taught = (~sample.held_out).nonzero()[0]
         generator = np.random.default_rng(self.settings.seed)
         points = []

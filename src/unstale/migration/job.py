@@ -18,10 +18,11 @@ from unstale.migration.embed import Stages
 from unstale.migration.faiss_index import load_faiss
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import write_index
-from unstale.migration.interval import Interval, as_json
+from unstale.migration.learn import Learned
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings, check_size
 from unstale.migration.stale import StaleVectors, check_ranking, check_texts, check_values
+from unstale.migration.validate import Interval, as_json
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import verdict
 
@@ -73,15 +74,9 @@ def migrate(
 
 @final
 class Migration:
-    """A migration that may run: its vectors, texts, queries and settings were checked.
+    """A migration that may run: what `migrate` takes was checked, and nothing is written yet.
 
-    Args:
-        source: The old vectors.
-        dataset: Their texts, and queries.
-        encoder: Loads the new encoder, once what needs none is checked.
-        settings: How to migrate.
-        corrector: The corrector of a training run, if nothing is to be fitted.
-        resume: The sample may have been chosen before, so that its size need not be found out.
+    `encoder` loads the new encoder, once everything that needs none is checked.
     """
 
     def __init__(
@@ -94,11 +89,15 @@ class Migration:
         *,
         resume: bool = False,
     ) -> None:
-        self.source, self.dataset, self.corrector = source, dataset, corrector
-        run = corrector is not None
-        if corrector is not None and (width := corrector.linear[0].in_features) != source.dim:
-            raise InputError(f"the corrector takes vectors of width {width}, not {source.dim}")
+        self.source, self.dataset, self.given = source, dataset, None
         check_texts(source, dataset)
+        run = corrector is not None
+        if corrector is not None:
+            widths = [layer.in_features for layer in corrector.linear]
+            if widths[0] != source.dim:
+                found = f"{source.path} has vectors of width {source.dim}"
+                raise InputError(f"the corrector takes vectors of width {widths[0]}, {found}")
+            self.given = Learned(corrector, {"method": "run", "hidden": widths[1:]})
         settings.check(source.rows, run=run)
         self.size = settings.sample_size(source.rows, source.dim)
         self.more = settings.re_embed_count(source.rows, self.size)
@@ -118,16 +117,9 @@ class Migration:
         """Sample, embed, fit, validate, correct everything, and weigh what that cost."""
         source, dataset, settings = self.source, self.dataset, self.settings
         asked = self.queries.embed(self.model, dataset)
-        fitting = Fitting(source, Stages(self.model, dataset, output / STAGES), asked, settings)
-
-        def size() -> int:
-            return self.size or self._affordable()
-
-        if self.corrector is None:
-            done = fitting.run(size, self.more)
-        else:
-            hidden = [layer.out_features for layer in self.corrector.linear[:-1]]
-            done = fitting.judge(size, self.corrector, hidden)
+        stages = Stages(self.model, dataset, output / STAGES)
+        fitting = Fitting(source, stages, asked, settings, self.given)
+        done = fitting.run(lambda: self.size or self._affordable(), self.more)
         sample, known = done.sample, done.sample.known()
         known = known if settings.keep_fresh else known.none
         path, correcting = write_index(

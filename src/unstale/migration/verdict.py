@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unstale.migration.interval import Interval
+from unstale.migration.validate import Interval
 
 GOOD, USABLE = 0.8, 0.5  # of the true neighbours, found
 
