@@ -17,9 +17,9 @@ import torch
 
 from unstale.corrector.closed_form import Affine
 from unstale.corrector.projected import ProjectedCorrector
-from unstale.migrate.index import Known, write_index
-from unstale.migrate.learn import Learned
-from unstale.migrate.vectors import open_vectors
+from unstale.migration.index import Known, write_index
+from unstale.migration.learn import Learned
+from unstale.migration.vectors import open_vectors
 
 
 def write_synthetic(path: Path, rows: int, dim: int) -> None:

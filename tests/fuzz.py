@@ -17,7 +17,8 @@ from unstale.data.formats.beir import read_beir
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.integrity import check_seal, seal, sha256
-from unstale.migrate.vectors import check_values, open_vectors
+from unstale.migration.stale import check_values
+from unstale.migration.vectors import open_vectors
 from unstale.rag.load import load_questions
 from unstale.results import read_results
 

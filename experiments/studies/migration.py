@@ -24,14 +24,14 @@ from experiments.studies.subset import random_subset
 from unstale.data.dataset import Qrels
 from unstale.data.load import load_dataset
 from unstale.evaluation import metrics
-from unstale.migrate.embed import Embedded
-from unstale.migrate.index import index_chunks
-from unstale.migrate.interval import Interval
-from unstale.migrate.job import Asked, Sampled, draw_sample, embed_more, learn_and_validate
-from unstale.migrate.learn import Method
-from unstale.migrate.priority import Priority
-from unstale.migrate.sample import Picked, Sampling, sample_size
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.embed import Embedded
+from unstale.migration.index import index_chunks
+from unstale.migration.interval import Interval
+from unstale.migration.job import Asked, Sampled, draw_sample, embed_more, learn_and_validate
+from unstale.migration.learn import Method
+from unstale.migration.priority import Priority
+from unstale.migration.sample import Picked, Sampling, sample_size
+from unstale.migration.vectors import ArraySource
 from unstale.search.best import TopK
 
 K = 10

@@ -17,34 +17,21 @@ def drifted(n: int = 200, d: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch
     return stale, stale + 0.4 * hidden @ torch.randn(12, d), torch.randn(40, d)
 
 
-@pytest.mark.parametrize("loss", ["ce", "mse", "cosine"])
+@pytest.mark.parametrize("loss", ["ce", "mse"])
 def test_lowers_what_it_promises_to_on_targets_it_never_saw(loss) -> None:
     stale, fresh, queries = drifted(400)
     h = Corrector(6, (32,))
     asked = queries if loss == "ce" else None
-    fit(
-        h,
-        stale[:300],
-        fresh[:300],
-        loss=loss,
-        queries=asked,
-        scale=2.0,
-        epochs=150,
-        learning_rate=0.03,
-    )
+    fit(h, stale[:300], fresh[:300], queries=asked, scale=2.0, epochs=150, learning_rate=0.03)
     with torch.no_grad():
         corrected = h(stale[300:])
     if loss == "ce":
         before, after = (
             cross_entropy(queries, fresh[300:], v, 2.0) for v in (stale[300:], corrected)
         )
-    elif loss == "mse":
-        before, after = (
-            mean_squared_error(queries, fresh[300:], v, 1.0) for v in (stale[300:], corrected)
-        )
     else:
         before, after = (
-            1 - torch.cosine_similarity(v, fresh[300:]).mean() for v in (stale[300:], corrected)
+            mean_squared_error(queries, fresh[300:], v, 1.0) for v in (stale[300:], corrected)
         )
     assert after < before / 3
 
@@ -58,7 +45,7 @@ def test_cross_entropy_alone_drifts_off_by_a_common_vector_and_the_anchor_holds_
         h = Corrector(6, (32,))
         with torch.no_grad():
             h.last.bias.fill_(3.0)
-        fit(h, stale, fresh, loss="ce", queries=queries, scale=2.0, anchor=anchor, epochs=150,
+        fit(h, stale, fresh, queries=queries, scale=2.0, anchor=anchor, epochs=150,
             learning_rate=0.03)  # fmt: skip
         with torch.no_grad():
             ends[anchor] = (h(stale) - fresh).mean(dim=0).norm()
@@ -98,27 +85,6 @@ def test_a_mini_batch_of_everything_is_a_full_batch() -> None:
     torch.testing.assert_close(*found)
 
 
-def test_each_query_sees_its_own_candidates() -> None:
-    # Candidates of every query: everything. The same as no candidates at all.
-    stale, fresh, queries = drifted(30)
-    found = []
-    for candidates in (None, torch.arange(30).expand(40, 30)):
-        torch.manual_seed(0)
-        h = Corrector(6, (8,)).double()
-        fit(h, stale.double(), fresh.double(), loss="ce", queries=queries.double(), epochs=5,
-            candidates=candidates)  # fmt: skip
-        found.append(torch.cat([p.detach().flatten() for p in h.parameters()]))
-    torch.testing.assert_close(*found)
-    # And targets that are nobody's candidates teach nothing.
-    odd = fresh.double().clone()
-    odd[25:] = 100.0
-    h = Corrector(6, ()).double()
-    done = fit(h, stale.double(), odd, loss="ce", queries=queries.double(), epochs=5,
-               candidates=torch.arange(25).expand(40, 25), anchor=0.0)  # fmt: skip
-    assert done.best_epoch <= 5
-    assert h.last.weight.abs().max() < 0.1
-
-
 @pytest.mark.parametrize("start", [least_squares, procrustes])
 @pytest.mark.parametrize("width", [4, 6, 9])
 def test_widths_may_differ_and_training_betters_the_closed_form(start, width: int) -> None:
@@ -135,18 +101,10 @@ def test_widths_may_differ_and_training_betters_the_closed_form(start, width: in
     assert done.best_loss < done.start_loss / 2
 
 
-def test_a_saved_projection_comes_back(tmp_path) -> None:
+def test_a_unit_projection_makes_unit_vectors() -> None:
     torch.manual_seed(0)
     h = ProjectedCorrector(Affine(torch.randn(4, 6), torch.randn(6)), (5, 7), unit=True)
-    torch.nn.init.normal_(h.layers[-1].weight)
-    h.save(tmp_path / "h.safetensors")
-    again = ProjectedCorrector.load(tmp_path / "h.safetensors", unit=True)
-    stale = torch.randn(3, 4)
-    assert torch.equal(again(stale), h(stale))
-    torch.testing.assert_close(h(stale).norm(dim=1), torch.ones(3))
-    (tmp_path / "bad.safetensors").write_bytes(b"no")
-    with pytest.raises(InputError, match="not a saved corrector"):
-        ProjectedCorrector.load(tmp_path / "bad.safetensors", unit=True)
+    torch.testing.assert_close(h(torch.randn(3, 4)).norm(dim=1), torch.ones(3))
 
 
 def test_bad_input_is_refused_before_any_step() -> None:
@@ -157,19 +115,12 @@ def test_bad_input_is_refused_before_any_step() -> None:
     cases = [
         ({"stale": bad, "fresh": fresh}, "stale vectors, row 7"),
         ({"stale": stale, "fresh": fresh[:9]}, "20 stale and 9 fresh"),
-        ({"stale": stale, "fresh": fresh, "loss": "ce"}, "needs queries"),
-        ({"stale": stale, "fresh": fresh, "queries": queries}, "uses no queries"),
         ({"stale": stale, "fresh": fresh, "held_out": torch.ones(20) > 0}, "20 of 20"),
         (
-            {"stale": stale, "fresh": fresh, "loss": "ce", "queries": queries[:, :3]},
+            {"stale": stale, "fresh": fresh, "queries": queries[:, :3]},
             "width 3, fresh targets of width 6",
         ),
-        (
-            {"stale": stale, "fresh": fresh, "loss": "ce", "queries": queries,
-             "candidates": torch.full((40, 2), 20)},
-            "rows from 0 to 19",
-        ),
-    ]  # fmt: skip
+    ]
     for arguments, message in cases:
         vectors = (arguments.pop("stale"), arguments.pop("fresh"))
         with pytest.raises(InputError, match=message):

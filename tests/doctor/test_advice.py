@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from unstale.doctor.advice import Findings, Width, advise
+from unstale.doctor.advice import Findings, Tried, advise
 
 # A buffer that loses 40% in 100 steps; 20 steps of its 0.1 s pay for a refresh of 2 s.
 FOUND = Findings(
     overlaps=[(0, 1.0), (50, 0.8), (100, 0.6)],
     step_seconds=0.1,
     refresh_seconds=20.0,
-    widths=[Width(768, 0.9, 0.2), Width(1536, 0.91, 0.3)],
+    tried=[Tried("corrected", 768, 0.9, 0.2), Tried("corrected", 1536, 0.91, 0.3)],
     above=0.6,
     twins=0.0,
 )
@@ -24,20 +24,40 @@ def test_small_drift_needs_nothing() -> None:
 
 def test_a_corrector_that_mends_is_advised_by_its_narrowest_good_width() -> None:
     # 0.3 of 0.4 lost and 0.31 of it: 75% and 77.5%, less than 5 points apart.
-    assert FOUND.recovered(FOUND.widths[0]) == pytest.approx(0.75)
-    assert advise(FOUND) == "Correct, with 768 units (--strategy corrected --corrector-hidden 768)."
-    wider = replace(FOUND, widths=[Width(768, 0.8, 0.2), Width(1536, 0.9, 0.3)])  # 50% and 75%
+    assert FOUND.recovered(FOUND.tried[0]) == pytest.approx(0.75)
+    assert advise(FOUND) == (
+        "Correct, with 768 units (--strategy corrected --corrector-hidden 768): it recovered 75% "
+        "of the loss, at 200 ms a step."
+    )
+    better = [Tried("corrected", 768, 0.8, 0.2), Tried("corrected", 1536, 0.9, 0.3)]
+    wider = replace(FOUND, tried=better)  # 50% and 75%
     assert "with 1,536 units (--strategy corrected --corrector-hidden 1536)" in advise(wider)
 
 
+@pytest.mark.parametrize(
+    ("overlap", "seconds", "advised"),
+    [
+        (0.89, 0.15, "corrected-free"),  # 72.5%, less than 5 points below 75%, and quicker
+        (0.87, 0.15, "corrected"),  # 67.5%: too little
+        (0.9, 0.25, "corrected"),  # as much, but slower
+    ],
+)
+def test_the_default_strategy_is_advised_where_it_did_best(overlap, seconds, advised) -> None:
+    free = Tried("corrected-free", 768, overlap, seconds)
+    said = advise(replace(FOUND, tried=[free, *FOUND.tried]))
+    assert f"(--strategy {advised} --corrector-hidden 768)" in said
+
+
 def test_a_corrector_that_does_not_mend_is_not() -> None:
-    poor = replace(FOUND, widths=[Width(768, 0.7, 0.2), Width(1536, 0.7, 0.3)])
+    poor = replace(
+        FOUND, tried=[Tried("corrected", 768, 0.7, 0.2), Tried("corrected", 1536, 0.7, 0.3)]
+    )
     # It holds 90% until halfway between the readings of 100% and 80%.
     assert advise(poor) == (
         "Refresh about every 25 steps (--strategy auto-refresh): the corrector recovered only 25% "
         "of the loss."
     )
-    harmful = replace(FOUND, widths=[Width(768, 0.1, 0.2)])
+    harmful = replace(FOUND, tried=[Tried("corrected", 768, 0.1, 0.2)])
     assert "recovered only 0%" in advise(harmful)
 
 

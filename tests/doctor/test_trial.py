@@ -63,17 +63,20 @@ def test_doctor(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     shown = capsys.readouterr().out
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [r["strategy"] for r in results["runs"]] == [
-        "stale", "corrected, 64 units", "corrected, 128 units",
+        "stale", "corrected-free, 64 units", "corrected, 64 units", "corrected, 128 units",
     ]  # fmt: skip
     found = results["doctor"]
     assert found["advice"] in shown
     last = results["runs"][0]["freshness"][-1]
     assert found["overlaps"][-1] == [6, last["overlap_stale"]]
     assert found["overlaps"][-1][1] < 0.9  # so high a learning rate drifts
-    assert [w["units"] for w in found["widths"]] == [64, 128]
-    wide = results["runs"][2]
+    tried = [(one["strategy"], one["units"]) for one in found["tried"]]
+    assert tried == [("corrected-free", 64), ("corrected", 64), ("corrected", 128)]
+    free, narrow, wide = results["runs"][1:]
+    assert free["negatives"] == {"hard": 0, "uniform": 0, "free": 4}
+    assert narrow["negatives"] == {"hard": 4, "uniform": 1, "free": 0}
     cost = (wide["seconds"]["training"] - wide["seconds"]["metering"]) / 6
-    assert found["widths"][1]["step_seconds"] == pytest.approx(cost)
+    assert found["tried"][2]["step_seconds"] == pytest.approx(cost)
     assert np.isfinite(found["refresh_seconds"])
     assert main(["report", str(tmp_path / "out")]) == 0
 

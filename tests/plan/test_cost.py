@@ -8,11 +8,13 @@ import pytest
 from unstale.cli.main import main
 from unstale.plan.cost import (
     Job,
+    Priced,
     Rates,
     choose,
     correct_flops,
     costs,
     disk,
+    priced,
     rerank_flops,
     scan_flops,
     step_flops,
@@ -31,6 +33,7 @@ JOB = Job(
     refreshes=8,
 )
 ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0, fixed=100.0)
+PRICED = priced(hard=1, uniform=1)  # the 2 negatives of the job
 
 
 def test_operations_by_hand() -> None:
@@ -43,23 +46,23 @@ def test_operations_by_hand() -> None:
 
 
 def test_a_stale_step_is_encoding_scan_and_update() -> None:
-    stale = next(c for c in costs(JOB, ONE) if c.strategy == "stale")
+    stale = next(c for c in costs(JOB, ONE, PRICED) if c.strategy == "stale")
     assert stale.flops == step_flops(JOB) + scan_flops(JOB)
     assert stale.seconds == stale.flops + 100  # whatever the candidates
     assert stale.memory == 4 * 1000 * 10 + 16 * 100 + 2 * 4 * 12 * 10
     assert stale.embedding == 1000 * 50
-    exhaustive = next(c for c in costs(JOB, ONE) if c.strategy == "exhaustive")
+    exhaustive = next(c for c in costs(JOB, ONE, PRICED) if c.strategy == "exhaustive")
     assert exhaustive.embedding == 9 * stale.embedding  # once, and 8 refreshes
     assert exhaustive.total(100) == 100 * stale.seconds + 9 * stale.embedding
 
 
 def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
-    in_batch = costs(JOB, ONE)[0]
+    in_batch = costs(JOB, ONE, PRICED)[0]
     assert in_batch.seconds == 3 * (4 * 5 + 4 * 50) + 100  # 4 labels are the candidates
 
 
 def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
-    rolling, free = (c for c in costs(JOB, ONE) if c.search == "rolling")
+    rolling, free = (c for c in costs(JOB, ONE, PRICED) if c.search == "rolling")
     searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
     assert rolling.flops == step_flops(JOB) + 6 * 12 * network + searched
     assert free.strategy == "corrected-free"  # encodes the 4 labels alone
@@ -67,7 +70,9 @@ def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
 
 
 def test_an_exact_search_runs_h_over_everything() -> None:
-    exact = next(c for c in costs(JOB, ONE) if (c.strategy, c.search) == ("corrected", "exact"))
+    exact = next(
+        c for c in costs(JOB, ONE, PRICED) if (c.strategy, c.search) == ("corrected", "exact")
+    )
     learnt = 6 * 12 * (2 * 10 * 20 + 20 + 10)
     assert exact.flops == step_flops(JOB) + learnt + 2 * scan_flops(JOB) + correct_flops(JOB)
 
@@ -75,7 +80,7 @@ def test_an_exact_search_runs_h_over_everything() -> None:
 def test_devices_share_rows_and_work_but_not_weights() -> None:
     from dataclasses import replace
 
-    one, four = (next(iter(costs(replace(JOB, devices=n), ONE)[1:2])) for n in (1, 4))
+    one, four = (next(iter(costs(replace(JOB, devices=n), ONE, PRICED)[1:2])) for n in (1, 4))
     assert four.memory == one.memory - 0.75 * 4 * 1000 * 10
     assert four.traffic == 4 * (4 * 10 + 100) + 2 * 4 * 12 * 10
     assert one.traffic == 0
@@ -83,12 +88,12 @@ def test_devices_share_rows_and_work_but_not_weights() -> None:
 
 
 def test_what_does_not_fit_is_not_chosen() -> None:
-    found = costs(JOB, ONE)
-    best = choose(found, None)
+    found = costs(JOB, ONE, PRICED)
+    best = choose(found, PRICED, None)
     assert best is not None
     assert best.strategy == "corrected-free"
-    assert choose(found, 10.0) is None
-    lean = choose(found, next(c.memory for c in found if c.strategy == "stale") + 1)
+    assert choose(found, PRICED, 10.0) is None
+    lean = choose(found, PRICED, next(c.memory for c in found if c.strategy == "stale") + 1)
     assert lean is not None
     assert lean.strategy == "exhaustive"  # only the bare buffer fits
 
@@ -102,7 +107,7 @@ def test_the_command_calibrates_and_writes(
     printed = capsys.readouterr().out
     assert "choose: corrected-free" in printed
     assert "the same work varied by up to" in printed
-    assert "GB a device" in printed  # of this machine: --memory was not given
+    assert "GB a device" in printed  # of this machine: --device-memory was not given
     found = json.loads((tmp_path / "plan.json").read_text())
     assert found["rates"].pop("fixed") >= 0
     assert all(rate > 0 for rate in found["rates"].values())
@@ -112,3 +117,21 @@ def test_the_command_calibrates_and_writes(
     assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", "--targets", "0"]) == 2
     assert main(["plan", "--flops", "1e12"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("--memory", "--device-memory"), ("--refresh", "--refreshes")]
+)
+def test_flags_that_were_renamed_are_refused_with_their_new_names(old, new, capsys) -> None:
+    assert main(["plan", old, "80"]) == 2  # `train --memory` is another thing
+    assert f"did you mean {new}?" in capsys.readouterr().err
+
+
+def test_a_strategy_is_priced_by_what_it_does_alone() -> None:
+    # Two negatives of each kind, a corrector, refreshes: none of today's strategies is like it.
+    both = Priced("both", 2, 2, caches=True, corrects=True, searches=False, refreshed=True)
+    (cost,) = costs(JOB, ONE, [both])
+    assert (cost.strategy, cost.search) == ("both", "exact")
+    assert cost.embedding == 9 * 1000 * 50
+    trained, network = 3 * (4 * 5 + 20 * 50), 2 * 10 * 20 + 20 + 10  # 4 x (1 + 2 + 2) candidates
+    assert cost.flops == trained + 6 * 20 * network + 2 * scan_flops(JOB) + correct_flops(JOB)

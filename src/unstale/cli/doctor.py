@@ -19,8 +19,6 @@ from unstale.files import write_json
 from unstale.integrity import seal
 from unstale.results import RESULTS
 
-_TRAINED = ("batch_size", "hard_negatives", "uniform_negatives", "learning_rate", "seed")
-
 
 def run(chosen: Doctor) -> None:
     """Try, print what was found, and advise."""
@@ -34,7 +32,13 @@ def run(chosen: Doctor) -> None:
             dataset,
             lambda: open_encoder(chosen),
             Path(scratch),
-            {name: getattr(chosen, name) for name in _TRAINED},
+            {
+                "batch_size": chosen.batch_size,
+                "hard_negatives": chosen.hard_negatives,
+                "uniform_negatives": chosen.uniform_negatives,
+                "learning_rate": chosen.learning_rate,
+                "seed": chosen.seed,
+            },
             seconds=chosen.seconds,
             steps=chosen.steps,
             targets=chosen.targets,
@@ -66,12 +70,12 @@ def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:
     table.add_row(
         "a stale buffer loses", f"{_percent(found.lost)} of the true top 10 ({_when(found)})"
     )
-    for width in found.widths:
-        more = f"{_milliseconds(width.step_seconds)} a step"
+    for one in found.tried:
         table.add_row(
-            f"{width.units:,} units recover",
-            f"{_percent(found.recovered(width))} of that, at {more}"
-            f" instead of {_milliseconds(found.step_seconds)}",
+            f"{one.strategy}, {one.units:,} units",
+            f"recovers {_percent(found.recovered(one))} of that, at "
+            f"{_milliseconds(one.step_seconds)} a step instead of "
+            f"{_milliseconds(found.step_seconds)}",
         )
     table.add_row("embedding all again", f"{found.refresh_seconds:.1f} s for {drawn:,} targets")
     table.add_row(

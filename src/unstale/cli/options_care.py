@@ -19,10 +19,11 @@ class Plan(Encoder):
         corrector_hidden: Width of the corrector's hidden layer.
         target_tokens: Tokens of a target, on average.
         query_tokens: Tokens of a query, on average.
-        refresh: How often exhaustive would re-embed everything.
+        refreshes: How many times in the run exhaustive would re-embed everything.
         dtype: How the buffer is stored.
         devices: How many processes share the work.
-        memory: Gigabytes of each device, to see what fits; by default what is free on this one.
+        device_memory: Gigabytes of each device, to see what fits; by default what is free on
+            this one.
         bandwidth: Gigabytes a second between devices.
         flops: Sustained operations a second of a device, instead of measuring this one.
         parameters: Of one tower of the encoder without its token table, if --flops is given.
@@ -38,10 +39,10 @@ class Plan(Encoder):
     corrector_hidden: int = 768
     target_tokens: int = 128
     query_tokens: int = 16
-    refresh: int = 80
+    refreshes: int = 80
     dtype: Literal["float32", "float16", "int8"] = "float32"
     devices: int = 1
-    memory: float | None = None
+    device_memory: float | None = None
     bandwidth: float = 10.0
     flops: float | None = None
     parameters: float | None = None
@@ -62,7 +63,7 @@ class Verify:
 
 @dataclass(frozen=True)
 class Doctor(Output, Encoder):
-    """Try. Trains shortly with and without a corrector on a sample, and advises.
+    """Try. Trains shortly on a sample, stale, corrected-free and corrected, and advises.
 
     Args:
         data: Data in any format that unstale reads, a hub name, or a built-in set.
@@ -70,10 +71,10 @@ class Doctor(Output, Encoder):
         steps: Steps of each training, instead of as many as there is time for.
         targets: The most targets to try with.
         batch_size: Queries a step.
-        hard_negatives: Targets mined for each query.
-        uniform_negatives: Targets drawn uniformly for each query.
+        hard_negatives: Targets mined for each query, encoded or (corrected-free) not.
+        uniform_negatives: Targets drawn uniformly for each query, and encoded.
         learning_rate: Of the encoders; default: 1e-3 for static embeddings, otherwise 2e-5.
-        seed: Of data order, corrector and draws.
+        seed: The seed of data order, corrector and draws.
         output: A new or empty folder for results.json, if wanted.
     """
 

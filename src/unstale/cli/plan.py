@@ -7,25 +7,30 @@ from rich.console import Console
 from rich.table import Table
 
 from unstale.buffer.stored import DTYPES
-from unstale.cli import options_care
 from unstale.cli.encoder import open_encoder
+from unstale.cli.options_care import Plan
 from unstale.encoders.embed import dimension
 from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.machine import free_memory
-from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk
+from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk, priced
 from unstale.plan.measure import calibrate, encoder_flops
 
 _QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
 
 
-def run(chosen: options_care.Plan) -> None:
-    """Measure the machine, unless told how fast it is, and print what a run would cost."""
+def run(chosen: Plan) -> None:
+    """Measure the machine, unless its speed is given, and print what a run would cost."""
     _check(chosen)
     job, rates, limit = _job(chosen)
-    found = costs(job, rates)
-    table = Table(box=box.SIMPLE_HEAD, title=_title(job), title_justify="left")
+    strategies = priced(chosen.hard_negatives, chosen.uniform_negatives)
+    found = costs(job, rates, strategies)
+    title = (
+        f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
+        f"{job.candidates} candidates, {job.devices} device(s)"
+    )
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     columns = "strategy search TFLOP s/step embed run GB MB".split()
     for name in columns:
         table.add_column(name, justify="left" if name in columns[:2] else "right")
@@ -36,13 +41,13 @@ def run(chosen: options_care.Plan) -> None:
     print("TFLOP and MB (between devices) a step, GB (memory) a device")
     for name, size in disk(job).items():
         print(f"disk, {name}: {size / 1e9:.3g} GB")
-    print(_advice(choose(found, limit), limit))
+    print(_advice(choose(found, strategies, limit), limit))
     if chosen.output:
         rows = [vars(cost) | {"run": cost.total(chosen.steps)} for cost in found]
         write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
 
 
-def _check(chosen: options_care.Plan) -> None:
+def _check(chosen: Plan) -> None:
     numbers = {"targets": chosen.targets, "steps": chosen.steps, "batch-size": chosen.batch_size}
     numbers |= {"devices": chosen.devices, "corrector-hidden": chosen.corrector_hidden}
     for name, value in numbers.items():
@@ -53,43 +58,45 @@ def _check(chosen: options_care.Plan) -> None:
 
 
 def _advice(best: Cost | None, limit: float | None) -> str:
-    """Say what to choose, and whether it was asked if that fits."""
+    """Say what to choose, and how to learn what does not fit if no memory was given."""
     size = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
     if best is None:
         return f"nothing fits into {size} a device: use more devices, or --dtype float16 or int8"
-    asked = "" if limit else "; --memory says what does not fit"
-    return f"choose: {best.strategy}, {best.search} search, for {size} a device{asked}"
+    hint = "" if limit else "; --device-memory says what does not fit"
+    return f"choose: {best.strategy}, {best.search} search, for {size} a device{hint}"
 
 
-def _job(chosen: options_care.Plan) -> tuple[Job, Rates, float | None]:
-    """Describe the work, and the machine: by a calibration, or as told; and its memory in bytes."""
-    limit = chosen.memory * 1e9 if chosen.memory else None
+def _job(chosen: Plan) -> tuple[Job, Rates, float | None]:
+    """Describe the work, and the machine as measured or as given; and its memory in bytes."""
+    limit = chosen.device_memory * 1e9 if chosen.device_memory else None
     shape = {
         "targets": chosen.targets,
         "hidden": chosen.corrector_hidden,
         "batch": chosen.batch_size,
         "negatives": chosen.hard_negatives + chosen.uniform_negatives,
         "steps": chosen.steps,
-        "refreshes": chosen.refresh,
+        "refreshes": chosen.refreshes,
         "devices": chosen.devices,
         "buffer_bytes": DTYPES[chosen.dtype].itemsize,
     }
     bandwidth = chosen.bandwidth * 1e9
     if chosen.flops is not None and chosen.parameters:
-        target = 2.0 * chosen.parameters * chosen.target_tokens
-        query = 2.0 * chosen.parameters * chosen.query_tokens
         towers = 2 if chosen.towers == "separate" else 1
-        job = Job(**shape, dim=chosen.dim, parameters=towers * chosen.parameters,
-                  target_flops=target, query_flops=query)  # fmt: skip
+        job = Job(
+            **shape,
+            dim=chosen.dim,
+            parameters=towers * chosen.parameters,
+            target_flops=2.0 * chosen.parameters * chosen.target_tokens,
+            query_flops=2.0 * chosen.parameters * chosen.query_tokens,
+        )
+        fixed = job.parameters / _UPDATES
         rate = chosen.flops
-        rates = Rates(rate, rate, rate, rate, rate, job.parameters / _UPDATES, bandwidth)
-        return job, rates, limit
+        return job, Rates(rate, rate, rate, rate, rate, fixed, bandwidth), limit
     model = open_encoder(chosen)
-    parameters = float(sum(p.numel() for p in model.parameters()))
     job = Job(
         **shape,
         dim=dimension(model),
-        parameters=parameters,
+        parameters=float(sum(p.numel() for p in model.parameters())),
         target_flops=encoder_flops(model, chosen.target_tokens),
         query_flops=encoder_flops(model, chosen.query_tokens),
     )
@@ -101,24 +108,11 @@ def _job(chosen: options_care.Plan) -> tuple[Job, Rates, float | None]:
     return job, rates, float(free) if limit is None and free else limit
 
 
-def _title(job: Job) -> str:
-    return (
-        f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
-        f"{job.candidates} candidates, {job.devices} device(s)"
-    )
-
-
 def _row(cost: Cost, steps: int) -> list[str]:
-    return [
-        cost.strategy,
-        cost.search,
-        f"{cost.flops / 1e12:.3g}",
-        f"{cost.seconds:.3g}",
-        _time(cost.embedding),
-        _time(cost.total(steps)),
-        f"{cost.memory / 1e9:.3g}",
-        f"{cost.traffic / 1e6:.3g}",
-    ]
+    times = (_time(cost.embedding), _time(cost.total(steps)))
+    numbers = (cost.flops / 1e12, cost.seconds), (cost.memory / 1e9, cost.traffic / 1e6)
+    first, last = ([f"{number:.3g}" for number in pair] for pair in numbers)
+    return [cost.strategy, cost.search, *first, *times, *last]
 
 
 def _time(seconds: float) -> str:

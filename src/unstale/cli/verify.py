@@ -8,7 +8,7 @@ from tqdm import tqdm
 from unstale.buffer.buffer import check_shards
 from unstale.cli import options_care
 from unstale.errors import InputError
-from unstale.integrity import BUFFER, SEAL, check_seal, read_object
+from unstale.integrity import BUFFER, SEAL, check_seal
 
 
 def run(chosen: options_care.Verify) -> None:
@@ -36,16 +36,5 @@ def _manifests(top: Path) -> list[tuple[Path, Callable[[Path], int]]]:
     for path in sorted([*top.rglob(SEAL), *top.rglob(BUFFER)]):
         if any(part.startswith(".") for part in path.relative_to(top).parts):
             continue  # being written, or left by a kill
-        if path.name == SEAL:
-            found.append((path.parent, check_seal))
-        elif not _is_of_vectors(path):
-            found.append((path.parent, check_shards))
+        found.append((path.parent, check_seal if path.name == SEAL else check_shards))
     return found
-
-
-def _is_of_vectors(path: Path) -> bool:
-    """Tell the note that `unstale correct` leaves beside its vectors from a buffer's manifest."""
-    try:
-        return "from" in read_object(path)
-    except InputError:
-        return False

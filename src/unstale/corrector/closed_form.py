@@ -40,7 +40,7 @@ def least_squares(
         >>> torch.allclose(fitted.weight, torch.full((3, 2), 2.0), atol=1e-4)
         True
     """
-    _check_pairs(stale, fresh)
+    check_pairs(stale, fresh)
     if ridge is not None and ridge < 0:
         raise InputError(f"a ridge must not be negative, got {ridge}")
     mean, goal = stale.double().mean(dim=0), fresh.double().mean(dim=0)
@@ -78,7 +78,7 @@ def procrustes(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> Affi
     It keeps all distances, so it can undo a change of basis and nothing else. If the widths
     differ, the map has orthonormal rows or columns, whichever are fewer.
     """
-    _check_pairs(stale, fresh)
+    check_pairs(stale, fresh)
     mean, goal = stale.double().mean(dim=0), fresh.double().mean(dim=0)
     left, _, right = torch.linalg.svd(
         (stale.double() - mean).T @ (fresh.double() - goal), full_matrices=False
@@ -87,7 +87,11 @@ def procrustes(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> Affi
     return Affine(weight.to(stale.dtype), (goal - mean @ weight).to(stale.dtype))
 
 
-def _check_pairs(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> None:
+def check_pairs(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> None:
+    """Refuse vectors that nothing can be fitted to, by row where one is at fault.
+
+    The counts have their own names, so that the error is ours and says which they are.
+    """
     if len(stale) != len(fresh):
         raise InputError(f"{len(stale)} stale and {len(fresh)} fresh vectors make no pairs")
     if len(stale) < 2:

@@ -2,33 +2,28 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import final
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from unstale.corrector.closed_form import Affine
 from unstale.errors import InputError
-from unstale.files import atomic_file
 
 
 @final
 class ProjectedCorrector(nn.Module):
     """`h(b) = P b + p + W2 relu(W1 b + c1) + c2`, a residual MLP around a linear projection.
 
-    The MLP ends in zeros, so that h starts as its projection. By default only the MLP is trained:
-    a least-squares projection is at its best, and a step that suits the MLP ruins it.
+    The MLP ends in zeros, so that h starts as its projection. Only the MLP is trained: a
+    least-squares projection is at its best, and a step that suits the MLP ruins it.
 
     Args:
         start: The projection to start from, such as `least_squares` or `procrustes` of the pairs.
         hidden: Widths of the hidden layers; none leaves the projection alone.
         unit: Normalise the output, for encoders whose fresh vectors have unit length.
-        train_projection: Learn the projection, too.
 
     Example:
         >>> start = Affine(torch.eye(4, 6), torch.zeros(6))
@@ -38,14 +33,7 @@ class ProjectedCorrector(nn.Module):
         (torch.Size([3, 6]), True)
     """
 
-    def __init__(
-        self,
-        start: Affine,
-        hidden: Sequence[int] = (),
-        *,
-        unit: bool = False,
-        train_projection: bool = False,
-    ) -> None:
+    def __init__(self, start: Affine, hidden: Sequence[int] = (), *, unit: bool = False) -> None:
         super().__init__()
         if min([1, *hidden]) < 1:
             raise InputError(f"a corrector needs widths of at least 1, not {list(hidden)}")
@@ -55,7 +43,7 @@ class ProjectedCorrector(nn.Module):
         with torch.no_grad():
             self.projection.weight.copy_(start.weight.T)
             self.projection.bias.copy_(start.bias)
-        self.projection.requires_grad_(train_projection)
+        self.projection.requires_grad_(False)
         widths = [width_in, *hidden, width_out] if hidden else []
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         if self.layers:
@@ -72,23 +60,3 @@ class ProjectedCorrector(nn.Module):
                 stale = functional.relu(layer(stale), inplace=not torch.is_grad_enabled())
             corrected = corrected + self.layers[-1](stale)
         return functional.normalize(corrected, dim=-1) if self.unit else corrected
-
-    def save(self, path: Path) -> None:
-        """Write the weights, atomically; `load` needs nothing else."""
-        state = {k: v.detach().cpu().contiguous() for k, v in self.state_dict().items()}
-        with atomic_file(path) as temporary:
-            save_file(state, temporary, metadata={"unit": str(int(self.unit))})
-
-    @classmethod
-    def load(cls, path: Path, *, unit: bool) -> "ProjectedCorrector":
-        """Read what `save` wrote."""
-        try:
-            state = load_file(path)
-            weight, bias = state["projection.weight"], state["projection.bias"]
-        except (OSError, SafetensorError, KeyError) as error:
-            raise InputError(f"{path} is not a saved corrector ({error})") from None
-        count = sum(k.startswith("layers.") and k.endswith(".weight") for k in state)
-        hidden = [len(state[f"layers.{i}.weight"]) for i in range(count - 1)]
-        loaded = cls(Affine(weight.T, bias), hidden, unit=unit)
-        loaded.load_state_dict(state)
-        return loaded

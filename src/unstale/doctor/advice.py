@@ -6,16 +6,17 @@ from typing import final
 
 SMALL = 0.05  # of the true top-k lost: not worth mending
 MENDED = 0.5  # of what is lost, recovered: a corrector that is worth its while
-AS_GOOD = 0.05  # of what is lost: by so little more, a wider corrector is not worth its time
+AS_GOOD = 0.05  # of what is lost: by so little more, a slower training is not worth its time
 HELD = 0.9  # of the true top-k: a buffer that holds less wants a refresh
 MANY = 0.02  # of the mined negatives nearly the same text as the positive: worth a filter
 
 
 @final
 @dataclass(frozen=True)
-class Width:
-    """What a corrector of some hidden units did: the share of the true top-k it saw at the end."""
+class Tried:
+    """What a strategy with a corrector did: the share of the true top-k it saw at the end."""
 
+    strategy: str
     units: int
     overlap: float
     step_seconds: float
@@ -33,7 +34,7 @@ class Findings:
     overlaps: Sequence[tuple[int, float]]
     step_seconds: float
     refresh_seconds: float
-    widths: Sequence[Width]
+    tried: Sequence[Tried]
     above: float
     twins: float
 
@@ -42,16 +43,16 @@ class Findings:
         """Return the share of the true top-k that the stale buffer lost by the end."""
         return 1 - self.overlaps[-1][1]
 
-    def recovered(self, width: Width) -> float:
+    def recovered(self, one: Tried) -> float:
         """Return how much of what was lost a corrector found; below 0 if it did harm."""
-        return 1 - (1 - width.overlap) / self.lost if self.lost else 0.0
+        return 1 - (1 - one.overlap) / self.lost if self.lost else 0.0
 
     @property
-    def best(self) -> Width:
-        """Choose the narrowest corrector that does about as well as the best."""
-        most = max(self.recovered(w) for w in self.widths)
-        good = [w for w in self.widths if self.recovered(w) >= most - AS_GOOD]
-        return min(good, key=lambda w: w.units)
+    def best(self) -> Tried:
+        """Choose, of those that recover about as much as the best, the narrowest and quickest."""
+        most = max(self.recovered(one) for one in self.tried)
+        good = [one for one in self.tried if self.recovered(one) >= most - AS_GOOD]
+        return min(good, key=lambda one: (one.units, one.step_seconds))
 
     @property
     def holds(self) -> float:
@@ -71,25 +72,25 @@ def advise(found: Findings) -> str:
     1. A buffer that lost little needs no mending.
     2. A corrector that recovers less than half of the loss is not to be relied on: refresh.
     3. If refreshing whenever the buffer has lost too much is cheaper than correcting: refresh.
-    4. Otherwise correct.
+    4. Otherwise correct, by the strategy and width that did best.
 
     And if many mined negatives nearly repeat the positive: filter them.
     """
     steps, best = found.overlaps[-1][0], found.best
+    share = f"{_percent(found.recovered(best))} of the loss"
     every = max(1, round(found.holds))
     extra, refreshing = best.step_seconds - found.step_seconds, found.refresh_seconds / every
     again = f"refresh about every {every:,} steps (--strategy auto-refresh)"
     if found.lost < SMALL:
         said = f"drift is small: in {steps:,} steps stale is enough (--strategy stale)"
     elif found.recovered(best) < MENDED:
-        said = (
-            f"{again}: the corrector recovered only {_percent(found.recovered(best))} of the loss"
-        )
+        said = f"{again}: the corrector recovered only {share}"
     elif refreshing < extra:
         said = f"{again}: embedding this corpus again is cheaper than correcting it"
     else:
-        said = f"correct, with {best.units:,} units "
-        said += f"(--strategy corrected --corrector-hidden {best.units})"
+        said = f"correct, with {best.units:,} units (--strategy {best.strategy} "
+        said += f"--corrector-hidden {best.units}): it recovered {share}, at "
+        said += f"{1000 * best.step_seconds:.0f} ms a step"
     if found.twins >= MANY:
         said += f"; and filter: {_percent(found.twins)} of the mined negatives nearly repeat the "
         said += "positive (--relative-margin 0.05)"

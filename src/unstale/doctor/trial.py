@@ -1,7 +1,7 @@
 """The trial: embed a sample once, train on it for a while with and without a corrector."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import RetrievalDataset
-from unstale.doctor.advice import Findings, Width
+from unstale.doctor.advice import Findings, Tried
 from unstale.doctor.false_negatives import find_false_negatives
 from unstale.doctor.sample import PROBE, sample
 from unstale.encoders.embed import dimension, embed_targets
@@ -19,9 +19,12 @@ from unstale.errors import InputError
 from unstale.training.cells import Cell, check_cell, embed_once, run_cells, training
 
 _PILOT = 8  # steps, to learn what one takes
-_SHARE = 0.06  # of the time to embed the sample; it is embedded five times in all
+_SHARE = 0.06  # of the time to embed the sample; it is embedded six times in all
 _FEWEST, _MOST = 20, 300  # steps of a training
 _READINGS = 5
+# Steps of the widest corrected training that one of each takes: that, two of half the width (less
+# where nothing mined is encoded) and stale.
+_STEPS = 1 + 2 * 0.5 + 0.25
 
 
 @final
@@ -43,7 +46,7 @@ def run_trial(
     steps: int | None = None,
     targets: int = 20_000,
 ) -> Trial:
-    """Train thrice from the same start: stale, and corrected with two widths.
+    """Train four times from the same start: stale, corrected-free, and corrected with two widths.
 
     The learning rate stays constant, as it nearly does over the first steps of a long training.
 
@@ -51,9 +54,9 @@ def run_trial(
         dataset: The whole data; it is sampled.
         encoder: Loads the encoder at its start.
         folder: For what is embedded and trained.
-        settings: Further arguments of `train`.
+        settings: Further settings of the trainings.
         seconds: About how long to take; it decides the sample and the steps.
-        steps: Of each training, instead of as many as there is time for.
+        steps: Steps of each training, instead of as many as there is time for.
         targets: The most targets to sample.
     """
     began = time.perf_counter()
@@ -71,33 +74,41 @@ def run_trial(
     check_cell(part, model, {**common, "buffer": None, "steps": steps or _PILOT})
     refresh = embed_once(part, model, folder / "buffer")
     assert refresh is not None
+    mined = max(1, settings.get("hard_negatives", 4))
     buffer = TargetBuffer.open(folder / "buffer")
-    false = find_false_negatives(model, part, buffer, max(1, settings.get("hard_negatives", 4)))
+    false = find_false_negatives(model, part, buffer, mined)
 
-    widths = [factor * dimension(model) for factor in (2, 4)]
+    def train(kinds: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+        cells = [
+            Cell(folder / f"{name}{i}", _title(kind), training(part, encoder, {**common, **kind}))
+            for i, kind in enumerate(kinds)
+        ]
+        return [done.entry for done in run_cells(cells, keep_models=False)]
+
+    narrow, wide = 2 * dimension(model), 4 * dimension(model)
+    kinds = [
+        {"strategy": "stale"},
+        # Nothing that is mined is encoded: it trains the queries as the corrector sees it.
+        {"strategy": "corrected-free", "corrector_hidden": (narrow,), "free_negatives": mined}
+        | {"hard_negatives": 0, "uniform_negatives": 0},
+        {"strategy": "corrected", "corrector_hidden": (narrow,)},
+        {"strategy": "corrected", "corrector_hidden": (wide,)},
+    ]
     if steps is None:
-        pilot = _corrected(widths[-1]) | {"steps": _PILOT, "probe_targets": 1, "probe_queries": 1}
-        cell = Cell(folder / "pilot", "pilot", training(part, encoder, {**common, **pilot}))
-        (done,) = run_cells([cell], keep_models=False)
-        left = 0.9 * seconds - (time.perf_counter() - began) - 3 * refresh
-        # Stale, half the width and the whole width take about 0.25, 0.5 and 1 of the widest's step.
-        steps = int(np.clip(left / (1.75 * step_seconds(done.entry)), _FEWEST, _MOST))
-    kinds = {"stale": {"strategy": "stale"}}
-    kinds |= {f"corrected, {units:,} units": _corrected(units) for units in widths}
+        pilot = {"steps": _PILOT, "probe_targets": 1, "probe_queries": 1}
+        (done,) = train([kinds[-1] | pilot], "pilot")
+        left = 0.9 * seconds - (time.perf_counter() - began) - len(kinds) * refresh
+        steps = int(np.clip(left / (_STEPS * step_seconds(done)), _FEWEST, _MOST))
     common |= {"steps": steps, "meter_steps": max(1, steps // _READINGS)}
-    cells = [
-        Cell(folder / str(i), name, training(part, encoder, {**common, **kind}))
-        for i, (name, kind) in enumerate(kinds.items())
-    ]
-    runs = [done.entry for done in run_cells(cells, keep_models=False)]
-    stale, *corrected = runs
-    read = [
-        Width(units, run["freshness"][-1]["overlap_corrected"], step_seconds(run))
-        for units, run in zip(widths, corrected, strict=True)
-    ]
+    stale, *corrected = runs = train(kinds, "")
+    tried = [
+        Tried(kind["strategy"], kind["corrector_hidden"][0],
+              run["freshness"][-1]["overlap_corrected"], step_seconds(run))
+        for kind, run in zip(kinds[1:], corrected, strict=True)
+    ]  # fmt: skip
     overlaps = [(f["step"], f["overlap_stale"]) for f in stale["freshness"]]
-    findings = Findings(overlaps, step_seconds(stale), refresh, read, false.above, false.twins)
-    named = [run | {"strategy": name} for name, run in zip(kinds, runs, strict=True)]
+    findings = Findings(overlaps, step_seconds(stale), refresh, tried, false.above, false.twins)
+    named = [run | {"strategy": _title(kind)} for kind, run in zip(kinds, runs, strict=True)]
     return Trial(part, named, findings)
 
 
@@ -106,8 +117,9 @@ def step_seconds(run: Mapping[str, Any]) -> float:
     return (run["seconds"]["training"] - run["seconds"]["metering"]) / run["steps"]
 
 
-def _corrected(units: int) -> dict[str, Any]:
-    return {"strategy": "corrected", "corrector_hidden": (units,)}
+def _title(kind: Mapping[str, Any]) -> str:
+    units = "".join(f", {units:,} units" for units in kind.get("corrector_hidden", ()))
+    return f"{kind['strategy']}{units}"
 
 
 def _rate(model: SentenceTransformer, dataset: RetrievalDataset) -> float:

@@ -1,5 +1,6 @@
 """The arithmetic of a run: operations, memory, disk and traffic for each strategy and search."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -11,35 +12,20 @@ _PROBES = 32  # cells a query that ivf searches at first: assumed to stay
 @final
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained, on how many devices.
+    """What is to be trained, on how many devices."""
 
-    Args:
-        targets: N.
-        dim: D.
-        hidden: H, the corrector's hidden width.
-        batch: Queries a step, over all devices.
-        negatives: Targets for each query, mined and uniform.
-        parameters: Of the encoders that are trained, over all towers.
-        target_flops: Operations to encode one target, forward.
-        query_flops: The same for a query.
-        steps: Of the run.
-        refreshes: How often exhaustive re-embeds.
-        devices: How many share the work.
-        buffer_bytes: Of one number in the buffer: 4, 2 or 1.
-    """
-
-    targets: int
-    dim: int
-    hidden: int
-    batch: int
-    negatives: int
-    parameters: float
-    target_flops: float
+    targets: int  # N
+    dim: int  # D
+    hidden: int  # H, the corrector's hidden width
+    batch: int  # queries a step, over all devices
+    negatives: int  # targets for each query, mined and uniform
+    parameters: float  # of the encoders that are trained, over all towers
+    target_flops: float  # operations to encode one target, forward
     query_flops: float
     steps: int
-    refreshes: int = 80
+    refreshes: int = 80  # re-embeddings of a strategy that is refreshed, in the run
     devices: int = 1
-    buffer_bytes: int = 4
+    buffer_bytes: int = 4  # of one number in the buffer: 4, 2 or 1
 
     @property
     def candidates(self) -> int:
@@ -122,51 +108,86 @@ def rerank_flops(job: Job) -> float:
     return corrected + 2.0 * job.batch * _LANDMARKS * job.dim
 
 
-def costs(job: Job, rates: Rates) -> list[Cost]:
-    """Cost every strategy that differs, and every way to search h(B)."""
-    n, d, batch = job.targets, job.dim, job.batch
-    exact, scan = correct_flops(job), scan_flops(job)
-    cells = max(1.0, 4 * n**0.5)
-    probed = min(1.0, _PROBES / cells) * scan + 2.0 * batch * cells * d
-    rows = n * d / job.devices
-    encoder = 16.0 * job.parameters  # weights, gradients and two moments, in float32
-    candidates = 2 * 4.0 * job.candidates * d  # and their gradients
-    buffer, memory = job.buffer_bytes * rows, 4 * rows + 8 * n / job.devices
-    corrector = 16.0 * job.network
-    modes = {
-        "exact": (2 * scan, {"correct": exact}, 0.0),  # residuals, too; others rank few by them
-        "rolling": (scan, {"rerank": rerank_flops(job)}, 4 * rows),
-        "ivf": (probed, {"rerank": rerank_flops(job)}, 4 * rows),
-    }
-    share = 4.0 * (batch * d + job.parameters) + candidates if job.devices > 1 else 0.0
-    train = step_flops(job)
-    passes = n * job.target_flops / rates.encode / job.devices  # seconds to embed all targets
+@final
+@dataclass(frozen=True)
+class Priced:
+    """What the cost of a strategy depends on.
 
-    def cost(
-        strategy: str, search: str, work: dict[str, float], held: float, embedded: float
-    ) -> Cost:
-        speed = vars(rates)
-        seconds = sum(flops / speed[kind] for kind, flops in work.items()) / job.devices
-        seconds += share / rates.bandwidth + rates.fixed
-        held += encoder + candidates
-        return Cost(strategy, search, sum(work.values()), seconds, held, share, embedded * passes)
+    `hard` and `uniform` are the negatives that it encodes for each query. `caches`: it keeps all
+    targets embedded, and searches them. `corrects`: it trains a corrector with a memory of its
+    residuals. `searches`: how it searches through the corrector can be chosen. `refreshed`: it
+    embeds all targets again, as often as the job says.
+    """
 
-    stale = {"train": train, "scan": scan}
+    name: str
+    hard: int
+    uniform: int
+    caches: bool
+    corrects: bool
+    searches: bool
+    refreshed: bool
 
-    def corrected(strategy: str, search: str, encoded: int) -> Cost:
-        scanned, mlp, copy = modes[search]
-        work = {"train": step_flops(job, encoded), "scan": scanned, **mlp}
-        work["correct"] = work.get("correct", 0.0) + 6.0 * encoded * job.network
-        return cost(strategy, search, work, buffer + memory + corrector + copy, 1.0)
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Name the ways to search that it can be priced with."""
+        if self.searches:
+            return "exact", "rolling", "ivf"
+        return ("exact",) if self.caches else ("none",)
 
+
+def priced(hard: int, uniform: int) -> list[Priced]:
+    """List the strategies whose costs differ, with these negatives where they encode any."""
     return [
-        cost("in-batch", "none", {"train": step_flops(job, batch)}, 0.0, 0.0),
-        cost("stale", "exact", stale, buffer, 1.0),
-        *(corrected("corrected", search, job.candidates) for search in modes),
-        *(corrected("corrected-free", search, batch) for search in modes),  # labels alone
-        # A buffer that is refreshed is not int8.
-        cost("exhaustive", "exact", stale, max(2 * rows, buffer), 1.0 + job.refreshes),
+        Priced("in-batch", 0, 0, False, False, False, False),
+        Priced("stale", hard, uniform, True, False, False, False),
+        Priced("corrected", hard, uniform, True, True, True, False),
+        Priced("corrected-free", 0, 0, True, True, True, False),  # encodes the labels alone
+        Priced("exhaustive", hard, uniform, True, False, False, True),
     ]
+
+
+def costs(job: Job, rates: Rates, strategies: Sequence[Priced]) -> list[Cost]:
+    """Cost every strategy, with every way to search that it has."""
+    return [_cost(job, rates, one, mode) for one in strategies for mode in one.modes]
+
+
+def _cost(job: Job, rates: Rates, strategy: Priced, search: str) -> Cost:
+    rows = job.targets * job.dim / job.devices
+    candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
+    encoded = min(job.targets, job.batch * (1 + strategy.hard + strategy.uniform))
+    work = [(step_flops(job, encoded), rates.train)]  # operations, and how many a second
+    held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
+    if strategy.caches:
+        work.append((_scanned(job, strategy, search), rates.scan))
+        held, passes = job.buffer_bytes * rows, 1.0
+    if strategy.refreshed:  # such a buffer is not int8
+        held, passes = max(2 * rows, held), passes + job.refreshes
+    if strategy.corrects:
+        held += 4 * rows + 8 * job.targets / job.devices
+        held += 16.0 * job.network
+        learned = 6.0 * encoded * job.network
+        if search == "exact":
+            work.append((correct_flops(job) + learned, rates.correct))
+        else:
+            held += 4 * rows  # a copy of what is searched
+            work += [(rerank_flops(job), rates.rerank), (learned, rates.correct)]
+    traffic = 4.0 * (job.batch * job.dim + job.parameters) + candidates if job.devices > 1 else 0.0
+    seconds = sum(flops / rate for flops, rate in work) / job.devices
+    seconds += traffic / rates.bandwidth + rates.fixed
+    held += 16.0 * job.parameters + candidates  # weights, gradients and two moments, in float32
+    embedding = passes * (job.targets * job.target_flops / rates.encode / job.devices)
+    flops = sum(flops for flops, _ in work)
+    return Cost(strategy.name, search, flops, seconds, held, traffic, embedding)
+
+
+def _scanned(job: Job, strategy: Priced, search: str) -> float:
+    """Return the operations of a search on the vectors, h aside."""
+    scan = scan_flops(job)
+    if search == "ivf":
+        cells = max(1.0, 4 * job.targets**0.5)
+        return min(1.0, _PROBES / cells) * scan + 2.0 * job.batch * cells * job.dim
+    # An exact search scans residuals, too; rolling and ivf rank only a few rows by them.
+    return 2 * scan if strategy.corrects and search == "exact" else scan
 
 
 def disk(job: Job) -> dict[str, float]:
@@ -176,8 +197,12 @@ def disk(job: Job) -> dict[str, float]:
     return {"buffer": job.buffer_bytes * rows, "checkpoint": state + 4 * rows + 8 * job.targets}
 
 
-def choose(found: list[Cost], memory: float | None) -> Cost | None:
+def choose(
+    found: Sequence[Cost], strategies: Sequence[Priced], memory: float | None
+) -> Cost | None:
     """Take the cheapest fresh way that fits: corrected as a rule, where re-embedding costs more."""
-    fresh = [c for c in found if c.strategy in ("corrected", "corrected-free", "exhaustive")]
+    names = {one.name for one in strategies if one.corrects or one.refreshed}
+    fresh = [c for c in found if c.strategy in names]
+    once = min((c.embedding for c in fresh), default=0.0)
     fits = [c for c in fresh if memory is None or c.memory <= memory]
-    return min(fits, key=lambda c: (c.embedding > 2 * fresh[0].embedding, c.seconds), default=None)
+    return min(fits, key=lambda c: (c.embedding > 2 * once, c.seconds), default=None)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,15 +45,13 @@ def encoder_flops(model: SentenceTransformer, tokens: int) -> float:
     return 2.0 * weights * tokens
 
 
-class Calibration(NamedTuple):
-    """What was measured, and by how much the same work varied: on a quiet machine, some percent."""
+def calibrate(
+    model: SentenceTransformer, job: Job, tokens: int, bandwidth: float
+) -> tuple[Rates, float]:
+    """Time training steps, an encoding and each kind of search, and divide.
 
-    rates: Rates
-    spread: float
-
-
-def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: float) -> Calibration:
-    """Time training steps, an encoding and each kind of search, and divide."""
+    Returns also by how much the same work varied: on a quiet machine, some percent.
+    """
     trial = replace(
         job, batch=min(job.batch, _BATCH), negatives=min(max(1, job.negatives), _NEGATIVES)
     )
@@ -65,8 +62,8 @@ def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: floa
     searched = _searching(model.device, small)
     trained, (fewer, more) = _training(model, dataset, store, trial.negatives)
     encoded = _timed(lambda: embed_targets(model, store, rows))
-    (encoding,), (few, many) = (_medians(t) for t in (encoded, trained))
-    scanning, correcting, rolling = _medians(searched)
+    every = [*encoded, *searched, *trained]
+    encoding, scanning, correcting, rolling, few, many = map(median, every)
     train = (step_flops(trial, more) - step_flops(trial, fewer)) / max(many - few, 1e-3 * many)
     rates = Rates(
         train=train,
@@ -77,8 +74,7 @@ def calibrate(model: SentenceTransformer, job: Job, tokens: int, bandwidth: floa
         fixed=max(0.0, few - step_flops(trial, fewer) / train),
         bandwidth=bandwidth,
     )
-    every = [encoded[0], *searched, *trained]
-    return Calibration(rates, max((max(t) - min(t)) / median(t) for t in every))
+    return rates, max((max(t) - min(t)) / median(t) for t in every)
 
 
 def _searching(device: torch.device, job: Job) -> list[list[float]]:
@@ -148,12 +144,8 @@ def _timed(*works: Callable[[], object]) -> list[list[float]]:
     return times
 
 
-def _medians(times: list[list[float]]) -> list[float]:
-    return [median(own) for own in times]
-
-
 def _texts(targets: int, queries: int, tokens: int) -> RetrievalDataset:
-    """Make up texts of about so many tokens, no two alike."""
+    """Make up texts of about this many tokens, no two alike."""
     random = np.random.default_rng(0)
     words = random.choice(_WORDS, (targets, max(1, tokens - 3)))
     made = Texts.of([f"{i} {' '.join(row)}" for i, row in enumerate(words)])

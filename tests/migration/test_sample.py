@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from unstale.errors import InputError
-from unstale.migrate.sample import choose, sample_size
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.sample import choose
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.vectors import ArrayVectors
 
 
-def source(vectors: np.ndarray) -> ArraySource:
-    return ArraySource("npy", Path("v.npy"), vectors.astype(np.float32))
+def source(vectors: np.ndarray) -> ArrayVectors:
+    return ArrayVectors(Path("v.npy"), vectors.astype(np.float32))
 
 
 @pytest.mark.parametrize(("how", "size"), [("uniform", 150), ("coverage", 150), ("queries", 90)])
@@ -52,10 +53,10 @@ def test_coverage_reaches_a_rare_kind_that_uniform_sampling_misses() -> None:
         (None, 99, "need at least 100"),  # 800 / 10 to fit to, and 20 held out
         (1.5, None, "at most 1, got 1.5"),
         (None, 10_001, "cannot sample 10001 of 10000"),
-        (0.1, 100, "by one of"),
+        (0.1, 100, "by one flag, not by --fraction 0.1 and --count 100"),
     ],
 )
 def test_a_sample_that_cannot_be_is_refused(fraction, count, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        sample_size(10_000, 800, fraction, count)
-    assert sample_size(10_000, 800, None, 100) == 100
+        MigrateSettings(fraction=fraction, count=count).sample_size(10_000, 800)
+    assert MigrateSettings(count=100).sample_size(10_000, 800) == 100

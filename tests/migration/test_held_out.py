@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from unstale.migrate.embed import Embedded
-from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.embed import EmbeddedTargets
+from unstale.migration.fitting import Fitting
+from unstale.migration.queries import Asked
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.vectors import ArrayVectors
 
 ROWS, DIM = 1200, 8
 
@@ -31,19 +33,19 @@ class Migration:
         if spoilt is not None:  # what the encoder says of these targets
             fresh[spoilt] = how * fresh[spoilt].flip(0) + how
         self.picked: list[list[int]] = []
-        source = ArraySource("npy", Path("old.npy"), stale.numpy())
+        source = ArrayVectors(Path("old.npy"), stale.numpy())
 
         def embed(stage, pick):
             picked = pick()
             self.picked += [picked.rows.tolist(), picked.apart.tolist()]
-            return Embedded(picked, fresh[torch.from_numpy(picked.rows)], 1.0)
+            return EmbeddedTargets(picked, fresh[torch.from_numpy(picked.rows)], 1.0)
 
-        asked = Asked(queries[:20], queries[20:])
-        sample = draw_sample(source, lambda: 800, embed, sampling="queries", queries=asked.guide)
-        settings = {"method": "auto", "hidden": 64, "curve": False}
-        first, _, _ = learn_and_validate(source, sample, asked, **settings)
-        sample = embed_more(source, sample, first, embed, "more", 60, by, asked.guide, seed=0)
-        last, self.found, _ = learn_and_validate(source, sample, asked, **settings)
+        settings = MigrateSettings(sampling="queries", corrector_hidden=64)
+        fitting = Fitting(source, embed, Asked(queries[:20], queries[20:]), settings)
+        sample = fitting.draw(lambda: 800)
+        first, _, _ = fitting.fit(sample, curve=False)
+        sample = fitting.enlarge(sample, first, "more", 60, by)
+        last, self.found, _ = fitting.fit(sample, curve=False)
         self.judges = sample.rows[sample.held_out]
         self.about = [first.about, last.about]
         with torch.no_grad():

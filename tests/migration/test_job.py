@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from unstale.errors import InputError
-from unstale.migrate.embed import Embedded
-from unstale.migrate.index import index_chunks
-from unstale.migrate.job import Asked, draw_sample, embed_more, learn_and_validate
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.embed import EmbeddedTargets
+from unstale.migration.fitting import Fitting
+from unstale.migration.index import index_chunks
+from unstale.migration.queries import Asked
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.vectors import ArrayVectors
 
 ROWS, DIM, K = 1200, 12, 10
 
@@ -27,28 +29,23 @@ class World:
         noise = torch.randn(ROWS, DIM, generator=generator)
         self.fresh = self.stale @ turn + torch.where(rare, rare_noise, 0.2) * noise
         self.queries = torch.randn(400, DIM, generator=generator)
-        self.source = ArraySource("npy", Path("old.npy"), self.stale.numpy())
+        self.source = ArrayVectors(Path("old.npy"), self.stale.numpy())
 
     def embed(self, stage, pick):
         picked = pick()
-        return Embedded(picked, self.fresh[torch.from_numpy(picked.rows)], 1.0)
+        return EmbeddedTargets(picked, self.fresh[torch.from_numpy(picked.rows)], 1.0)
 
     def migrate(self, sampling, by, seed):
         """Return a corrector, the sample and the intervals, and the queries that chose nothing."""
         order = torch.randperm(400, generator=torch.Generator().manual_seed(seed))
         asked = Asked(self.queries[order[:150]], self.queries[order[150:300]])
-        sample = draw_sample(
-            self.source, lambda: 200, self.embed, sampling=sampling, queries=asked.guide, seed=seed
+        settings = MigrateSettings(
+            method="linear", k=K, seed=seed, sampling=sampling, re_embed_by=by or "retrieved"
         )
-        settings = {"method": "linear", "hidden": 8, "k": K, "curve": False, "seed": seed}
-        learned, found, _ = learn_and_validate(self.source, sample, asked, **settings)
-        if by:
-            sample = embed_more(
-                self.source, sample, learned, self.embed, "more", 400, by, asked.guide, seed
-            )
-            learned, found, _ = learn_and_validate(self.source, sample, asked, **settings)
-        assert sample.seconds == 1 + (sampling == "queries") + (by is not None)
-        return learned, sample, found, self.queries[order[150:]]
+        fitting = Fitting(self.source, self.embed, asked, settings)
+        done = fitting.run(lambda: 200, 400 if by else 0, curve=False)
+        assert done.sample.seconds == 1 + (sampling == "queries") + (by is not None)
+        return done.learned, done.sample, done.found, self.queries[order[150:]]
 
 
 WAYS = pytest.mark.parametrize(
@@ -88,4 +85,6 @@ def test_the_intervals_are_of_the_final_index(sampling, by) -> None:
 def test_what_queries_choose_needs_queries() -> None:
     world = World(rare_noise=0.2)
     with pytest.raises(InputError, match="need queries"):
-        draw_sample(world.source, lambda: 100, world.embed, sampling="queries")
+        Fitting(
+            world.source, world.embed, Asked(None, None), MigrateSettings(sampling="queries")
+        ).draw(lambda: 100)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unstale.migrate.interval import Interval
+from unstale.migration.validate import Interval
 
 GOOD, USABLE = 0.8, 0.5  # of the true neighbours, found
 
 
 def verdict(
-    overlap: Interval, *, targets: int, embedded: int, embedding: float, fitting: float,
+    overlap: Interval, targets: int, embedded: int, *, embedding: float, fitting: float,
     correcting: float,
 ) -> dict[str, Any]:  # fmt: skip
     """Weigh seconds against lost neighbours.

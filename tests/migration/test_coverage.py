@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from unstale.migrate.learn import learn
-from unstale.migrate.validate import Pairs, neighbour_overlap
+from unstale.migration.learn import learn
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.validate import Pairs, neighbour_overlap
 
 ROWS, QUERIES, ASKED, K = 1500, 600, 200, 10
 WORLDS = {  # width, the old encoder's width, unit vectors?, noise, and how unlike directions are
@@ -50,7 +51,7 @@ def held(kind: str, size: int, resamples: int = 20) -> tuple[int, float, float]:
         rows = torch.from_numpy(generator.permutation(ROWS)[:size])
         out = np.arange(size) < max(20, size // 5)
         asked = torch.from_numpy(generator.permutation(QUERIES)[:ASKED])
-        learned = learn(stale[rows], fresh[rows], out, method="linear")
+        learned = learn(stale[rows], fresh[rows], out, MigrateSettings(method="linear"))
         with torch.no_grad():
             index = learned.corrector(stale)
         pairs = Pairs(index[rows[out]], fresh[rows[out]])

@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import read_manifest, write_manifest
 from unstale.data.dataset import RetrievalDataset
-from unstale.migrate.embed import Stages
-from unstale.migrate.sample import Picked
+from unstale.migration.embed import Stages
+from unstale.migration.sample import Picked
 
 
 def test_a_stage_is_chosen_and_embedded_once(
@@ -36,7 +36,7 @@ def test_seconds_after_a_kill_are_those_of_all_targets(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("unstale.migrate.embed.SHARD_ROWS", 1)
+    monkeypatch.setattr("unstale.migration.embed.SHARD_ROWS", 1)
     embed, folder = Stages(static_model, dataset, tmp_path), tmp_path / "sample"
     first = embed("sample", lambda: Picked(np.arange(64), np.arange(0)))
     manifest = read_manifest(folder / "vectors")

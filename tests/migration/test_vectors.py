@@ -15,8 +15,8 @@ from safetensors.torch import save_file as torch_save_file
 
 from unstale.buffer.buffer import TargetBuffer, write_shard
 from unstale.errors import InputError
-from unstale.migrate.vectors import check_values, open_vectors
-from unstale.migrate.write import write_vectors
+from unstale.migration.stale import check_values
+from unstale.migration.vectors import open_vectors
 
 ROWS, DIM = 37, 6
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -98,7 +98,7 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
         for start, v in source.chunks():
             yield start, wider[start : start + len(v)]
 
-    out = write_vectors(source, tmp_path / "out", pieces(), DIM + 2, {"weights": "b"})
+    out = source.write(tmp_path / "out", pieces(), DIM + 2, {"weights": "b"})
     again = open_vectors(out)
     assert (again.format, again.rows, again.dim) == (source.format, ROWS, DIM + 2)
     assert again.dtype == source.dtype
@@ -120,9 +120,9 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
 
 
 def test_a_buffer_is_written_in_full_shards(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("unstale.migrate.write.SHARD_ROWS", 10)
+    monkeypatch.setattr("unstale.migration.vectors.SHARD_ROWS", 10)
     source = open_vectors(stored(tmp_path, "buffer"))
-    out = write_vectors(source, tmp_path / "out", source.chunks(7), DIM, {})
+    out = source.write(tmp_path / "out", source.chunks(7), DIM, {})
     shards = json.loads((out / "manifest.json").read_text())["shards"]
     assert [s["rows"] for s in shards] == [10, 10, 10, 7]  # 37 rows
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
@@ -215,7 +215,7 @@ def test_large_lists_are_lists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"vector": lists}), tmp_path / "v.parquet")
     source = open_vectors(tmp_path / "v.parquet")
     np.testing.assert_array_equal(source.take(np.array([30, 2])), VECTORS[[30, 2]])
-    out = write_vectors(source, tmp_path / "out", source.chunks(), DIM, {})
+    out = source.write(tmp_path / "out", source.chunks(), DIM, {})
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
 
 

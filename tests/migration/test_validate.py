@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from unstale.migrate.interval import Interval, mean_interval
-from unstale.migrate.law import Law
-from unstale.migrate.validate import Pairs, neighbour_overlap
+from unstale.migration.law import Law
+from unstale.migration.validate import Interval, Pairs, mean_interval, neighbour_overlap
 
 
 def test_student_intervals_by_the_tables() -> None:

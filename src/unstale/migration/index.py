@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
-from unstale.migrate.learn import Learned
-from unstale.migrate.source import CHUNK, Source
-from unstale.migrate.write import write_vectors
+from unstale.migration.learn import Learned
+from unstale.migration.stale import CHUNK, StaleVectors
 
 
 @final
@@ -29,12 +28,12 @@ class Known:
 
     @property
     def none(self) -> "Known":
-        """Return the same of no rows at all."""
+        """Return the same with no rows."""
         return Known(self.rows[:0], self.fresh[:0])
 
 
 def index_chunks(
-    source: Source, corrector: nn.Module, known: Known, why: str = "correcting"
+    source: StaleVectors, corrector: nn.Module, known: Known, why: str = "correcting"
 ) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
     """Yield the new index by pieces, `(first row, vectors)`.
 
@@ -54,11 +53,7 @@ def index_chunks(
 
 
 def write_index(
-    source: Source,
-    learned: Learned,
-    known: Known,
-    folder: Path,
-    made_by: dict[str, Any],
+    source: StaleVectors, learned: Learned, known: Known, folder: Path, made_by: dict[str, Any]
 ) -> tuple[Path, float]:
     """Correct everything from disk to disk; return where, and the seconds it took."""
     began = time.perf_counter()
@@ -66,11 +61,7 @@ def write_index(
     weights = hashlib.sha256()
     for name, tensor in sorted(learned.corrector.state_dict().items()):
         weights.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    path = write_vectors(
-        source,
-        folder,
-        ((start, vectors.numpy()) for start, vectors in pieces),
-        known.fresh.shape[1],
-        made_by | {"corrected": weights.hexdigest()},
-    )
+    arrays = ((start, vectors.numpy()) for start, vectors in pieces)
+    made_by = made_by | {"corrected": weights.hexdigest()}  # so that it is not taken for fresh
+    path = source.write(folder, arrays, known.fresh.shape[1], made_by)
     return path, time.perf_counter() - began

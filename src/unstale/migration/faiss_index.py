@@ -1,5 +1,6 @@
 """Vectors in a faiss index, which faiss can load only whole."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -9,7 +10,11 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from unstale.errors import InputError
-from unstale.migrate.source import CHUNK, Source
+from unstale.files import atomic_file
+from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+
+_LOG = logging.getLogger(__name__)
+_METRICS = {0: "inner product", 1: "L2 distance"}
 
 
 def load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
@@ -22,7 +27,7 @@ def load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
 
 
 @final
-class FaissSource(Source):
+class FaissVectors(StaleVectors):
     """A faiss index that can give its vectors back."""
 
     format = "faiss"
@@ -41,24 +46,31 @@ class FaissSource(Source):
         if isinstance(self.inner, (faiss.IndexIDMap, faiss.IndexIDMap2)):
             self.ids = faiss.vector_to_array(self.inner.id_map)
             self.inner = faiss.downcast_index(self.inner.index)
-        self.kind = type(self.inner).__name__
+        kind = type(self.inner).__name__
         self.rows, self.dim = int(self.index.ntotal), int(self.index.d)
-        self.metric = int(self.index.metric_type)
+        number = int(self.index.metric_type)
+        self.metric = _METRICS.get(number, f"the metric {number} of faiss")
         if not self.rows:
             raise InputError(f"{path}: the index is empty")
         rule = "cannot return its vectors; a flat, IVF-flat or HNSW-flat index can"
-        if "FastScan" in self.kind:  # to ask it would end the process
-            raise InputError(f"{path}: an index of type {self.kind} {rule}")
+        if "FastScan" in kind:  # to ask it would end the process
+            raise InputError(f"{path}: an index of type {kind} {rule}")
         if hasattr(self.inner, "make_direct_map"):
             try:
                 self.inner.make_direct_map()
             except RuntimeError:
                 ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
-                raise InputError(f"{path}: an index of type {self.kind} with {ids}") from None
+                raise InputError(f"{path}: an index of type {kind} with {ids}") from None
         try:
             self.inner.reconstruct(0)
         except RuntimeError:
-            raise InputError(f"{path}: an index of type {self.kind} {rule}") from None
+            raise InputError(f"{path}: an index of type {kind} {rule}") from None
+        if not kind.startswith("IndexFlat"):
+            rule = "the new index will be flat: its structure is that of the old vectors"
+            _LOG.warning("%s is an %s; %s", path, kind, rule)
+        if "Flat" not in kind:
+            rule = "the corrector starts from what is left of them"
+            _LOG.warning("an %s keeps its vectors rounded: %s", kind, rule)
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
         """Yield reconstructed vectors, in the order in which they were added."""
@@ -68,3 +80,20 @@ class FaissSource(Source):
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Reconstruct single vectors."""
         return np.stack([self.inner.reconstruct(int(r)) for r in rows])
+
+    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write a flat index of the same metric and ids: other structures fit old vectors only."""
+        faiss = load_faiss()
+        index = faiss.IndexFlat(dim, self.index.metric_type)
+        if self.ids is not None:
+            index = faiss.IndexIDMap2(index)
+        for start, vectors in corrected:
+            vectors = np.ascontiguousarray(vectors, np.float32)
+            if self.ids is None:
+                index.add(vectors)
+            else:
+                index.add_with_ids(vectors, self.ids[start : start + len(vectors)])
+        path = folder / f"vectors{self.path.suffix}"
+        with atomic_file(path) as temporary:
+            faiss.write_index(index, str(temporary))
+        return path

@@ -17,9 +17,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.encoders.load import load_encoder
-from unstale.migrate.learn import learn
-from unstale.migrate.priority import error_scores, most, retrieval_scores
-from unstale.migrate.vectors import ArraySource
+from unstale.migration.learn import learn
+from unstale.migration.sample import error_scores, most, retrieval_scores
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.vectors import ArrayVectors
 
 
 def test_targets_are_scored_by_how_often_and_how_high_they_are_found() -> None:
@@ -34,7 +35,7 @@ def test_leverage_by_hand() -> None:
     # Means 0, variances 8 and 0.5 about it; the ridge is 0.1 times their mean, 0.425.
     taught = torch.tensor([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     stale = np.array([[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]], np.float32)
-    scores = error_scores(ArraySource("npy", Path("v.npy"), stale), taught)
+    scores = error_scores(ArrayVectors(Path("v.npy"), stale), taught)
     np.testing.assert_allclose(scores, [9 / 8.425, 9 / 0.925, 0], rtol=1e-5)
 
 
@@ -50,10 +51,11 @@ def test_the_worst_are_predicted_worse_than_a_random_choice(
     for seed in range(5):
         order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed))
         taught, rest = order[:200], order[200:]
-        learned = learn(stale[taught], fresh[taught], np.zeros(200, bool), method="linear")
+        linear = MigrateSettings(method="linear")
+        learned = learn(stale[taught], fresh[taught], np.zeros(200, bool), linear)
         with torch.no_grad():
             errors = (learned.corrector(stale[rest]) - fresh[rest]).square().sum(dim=1)
-        source = ArraySource("npy", Path("v.npy"), stale[rest].numpy())
+        source = ArrayVectors(Path("v.npy"), stale[rest].numpy())
         scores = error_scores(source, stale[taught])
         worst = torch.from_numpy(scores).topk(len(rest) // 5).indices
         gains.append((errors[worst].mean() / errors.mean()).item())

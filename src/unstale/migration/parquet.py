@@ -9,13 +9,14 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from unstale.errors import InputError
-from unstale.migrate.source import CHUNK, Source
+from unstale.files import atomic_file
+from unstale.migration.stale import CHUNK, Chunks, StaleVectors
 
 COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
 
 @final
-class ParquetSource(Source):
+class ParquetVectors(StaleVectors):
     """A column of fixed-length lists of floats; other columns travel with the rows."""
 
     format = "parquet"
@@ -83,3 +84,21 @@ class ParquetSource(Source):
             here = order[low:high]
             found[here] = vectors[rows[here] - start]
         return found
+
+    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write the same columns, the vectors replaced."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = folder / "vectors.parquet"
+        kind = pa.list_(pa.from_numpy_dtype(self.dtype), dim)
+        schema = self.file.schema_arrow
+        place = schema.get_field_index(self.column)
+        schema = schema.set(place, pa.field(self.column, kind)).remove_metadata()
+        with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+            for (_, vectors), (_, batch, _) in zip(corrected, self.tables(), strict=True):
+                flat = np.ascontiguousarray(vectors, self.dtype).reshape(-1)
+                lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), dim)
+                table = pa.Table.from_batches([batch]).set_column(place, schema.field(place), lists)
+                writer.write_table(table.cast(schema))
+        return path

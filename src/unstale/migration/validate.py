@@ -6,15 +6,16 @@ targets that a query finds are drawn; targets that were embedded keep theirs.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
-from unstale.migrate.interval import Interval
-from unstale.migrate.law import NEAR, Law
+from unstale.migration.law import NEAR, Law
 from unstale.search.best import TopK, merge, merge_best, nothing
 
 GROUPS = 10  # of held-out targets, for the jackknife
@@ -22,6 +23,51 @@ LEAST_FOUND = 10  # targets for each query: recall@10 needs them
 REACH = 2048  # targets of a query, the best as corrected, that may be its true neighbours
 FAR = 20  # a corpus of fewer times k targets has its neighbours not only near a query
 Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
+
+
+@final
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def around(
+        cls, value: float, variance: float, freedom: int, *, least: float = 0.0
+    ) -> "Interval":
+        """Make a Student interval, kept within [least, 1]."""
+        half = _t975(freedom) * variance**0.5
+        return cls(value, max(least, value - half), min(1.0, value + half))
+
+    def holds(self, truth: float) -> bool:
+        """Say whether a value lies inside."""
+        return self.low <= truth <= self.high
+
+
+def mean_interval(values: Float[ndarray, " n"], *, least: float = 0.0) -> Interval:
+    """Estimate a mean from independent values; one alone says nothing about the others."""
+    variance = float(values.var(ddof=1)) / len(values) if len(values) > 1 else float("inf")
+    return Interval.around(float(values.mean()), variance, max(1, len(values) - 1), least=least)
+
+
+def _t975(freedom: int) -> float:
+    """Return Student's 97.5% point, by Hill's expansion around the normal one (to 1% from 3 on)."""
+    z = 1.959964
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    exact = {1: 12.706, 2: 4.303}
+    return exact.get(freedom) or z + sum(t / freedom ** (i + 1) for i, t in enumerate(terms))
+
+
+def as_json(intervals: dict[str, Interval]) -> dict[str, Any]:
+    """Return named intervals in the form of results.json."""
+    return {name: asdict(interval) for name, interval in intervals.items()}
 
 
 class Pairs(NamedTuple):
@@ -88,15 +134,15 @@ def neighbour_overlap(
 
     def overlap(some: Tensor) -> Float[Tensor, " q"]:
         law = Law.fit(then[:, some], now[:, some], ~own[:, some], least)
-        luck = torch.rand(unseen.scores.shape, generator=generator)  # whose noise counts, too
-        drawn = law.draw(unseen.scores, luck)
+        uniform = torch.rand(unseen.scores.shape, generator=generator)  # its noise counts, too
+        drawn = law.draw(unseen.scores, uniform)
         imagined = drawn.topk(min(k, drawn.shape[1]), dim=1)
         true = TopK(imagined.values, unseen.rows.gather(1, imagined.indices))
         return _shared(top, merge_best(known, true, k))
 
     whole = overlap(torch.ones_like(group, dtype=torch.bool))
     count = int(group.max()) + 1
-    if len(whole) == 1 or count < GROUPS:  # of so few nothing can be told
+    if len(whole) == 1 or count < GROUPS:  # too few to say how they vary
         return Interval.around(float(whole.mean()), float("inf"), 1), found
     parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
     spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())

@@ -12,7 +12,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 NEAR = 1.0  # deviations above a query's mean score from which a target counts as near
-FEWEST = 8  # pairs from which a law can be told
+FEWEST = 8  # pairs that a law can be learned from
+
+
+class Moments(NamedTuple):
+    """Of the scores of each query."""
+
+    mean: Float[Tensor, "q 1"]
+    deviation: Float[Tensor, "q 1"]
 
 
 class Law(NamedTuple):
@@ -24,8 +31,8 @@ class Law(NamedTuple):
     scatter: Float[Tensor, "2"]  # log variance: at a score of 0, and its slope
     residuals: Float[Tensor, " r"]  # in units of the scatter
     level: Float[Tensor, "q 1"]
-    then: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # mean, deviation of corrected scores
-    now: tuple[Float[Tensor, "q 1"], Float[Tensor, "q 1"]]  # and of fresh ones
+    corrected: Moments  # of each query's scores
+    fresh: Moments
 
     @classmethod
     def fit(
@@ -41,12 +48,12 @@ class Law(NamedTuple):
             corrected: Scores of the vectors that the corrector made.
             fresh: Of those that the new encoder makes.
             valid: Not the pairs of a target that asks with itself.
-            least: Learn from targets so many deviations above a query's mean score, if there are
-                some.
+            least: Learn from targets whose scores lie this many deviations above their query's
+                mean, if there are some.
         """
         corrected, fresh = corrected.double(), fresh.double()
         then, now = _moments(corrected, valid), _moments(fresh, valid)
-        x, y = (corrected - then[0]) / then[1], (fresh - now[0]) / now[1]
+        x, y = (corrected - then.mean) / then.deviation, (fresh - now.mean) / now.deviation
         near = valid & (x > least)
         if int(_several(near).sum()) < FEWEST:
             least, near = -torch.inf, valid
@@ -69,25 +76,26 @@ class Law(NamedTuple):
         return cls(least, most, bend, scatter, residuals, level, then, now)
 
     def draw(
-        self, corrected: Float[Tensor, "q n"], luck: Float[Tensor, "q n"]
+        self, corrected: Float[Tensor, "q n"], uniform: Float[Tensor, "q n"]
     ) -> Float[Tensor, "q n"]:
-        """Imagine fresh scores; `luck`, uniform from 0 to 1, chooses a residual for each.
+        """Imagine fresh scores; `uniform`, from 0 to 1, chooses a residual for each.
 
         Targets that are not near are left out, at minus infinity.
         """
-        x = (corrected.double() - self.then[0]) / self.then[1]
+        x = (corrected.double() - self.corrected.mean) / self.corrected.deviation
         first, second = self.bend.tolist()
         vertex = -first / (2 * second) if second else -torch.inf
         # A higher corrected score is never a lower fresh one for the bend.
         rising = x.clamp(max=vertex) if second < 0 else x.clamp(min=vertex)
         width = (0.5 * (self.scatter[0] + self.scatter[1] * x.clamp(max=self.most))).exp()
-        residual = self.residuals[(luck.double() * len(self.residuals)).long()]
+        residual = self.residuals[(uniform.double() * len(self.residuals)).long()]
         y = self.level + first * rising + second * rising.square() + width * residual
-        return torch.where(x > self.least, y * self.now[1] + self.now[0], -torch.inf).float()
+        scores = y * self.fresh.deviation + self.fresh.mean
+        return torch.where(x > self.least, scores, -torch.inf).float()
 
 
 def _several(chosen: Tensor) -> Tensor:
-    """Keep those of queries that have more than one: one alone tells nothing within a query."""
+    """Keep those of queries that have more than one: one alone says nothing about a query."""
     return chosen & (chosen.sum(dim=1, keepdim=True) > 1)
 
 
@@ -96,6 +104,6 @@ def _mean(values: Tensor, valid: Tensor) -> Tensor:
     return (values * valid).sum(dim=1, keepdim=True) / valid.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def _moments(scores: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(scores: Tensor, valid: Tensor) -> Moments:
     mean = _mean(scores, valid)
-    return mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9)
+    return Moments(mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9))

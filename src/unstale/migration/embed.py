@@ -1,4 +1,4 @@
-"""Embed chosen targets with the new encoder, in stages that a killed run goes on with."""
+"""Embed chosen targets with the new encoder, in stages, so that a killed migration can resume."""
 
 import time
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.encoders.tokenise import target_tokens
 from unstale.files import atomic_file, write_json
 from unstale.integrity import read_object
-from unstale.migrate.sample import Picked
+from unstale.migration.sample import Picked
 
 SHARD_ROWS = 256  # what a kill can cost
 
 
-class Embedded(NamedTuple):
+class EmbeddedTargets(NamedTuple):
     """A choice of targets, their fresh vectors, and the seconds that those took."""
 
     picked: Picked
@@ -31,7 +31,7 @@ class Embedded(NamedTuple):
     seconds: float
 
 
-Embed = Callable[[str, Callable[[], Picked]], Embedded]
+Embed = Callable[[str, Callable[[], Picked]], EmbeddedTargets]
 
 
 @final
@@ -47,7 +47,7 @@ class Stages:
         self.dataset = dataset
         self.folder = folder
 
-    def __call__(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+    def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
         folder = self.folder / stage
         choice = folder / "picked.safetensors"
@@ -71,4 +71,4 @@ class Stages:
             each = (time.perf_counter() - began) / max(1, now)
             write_json(clock, {"seconds": each * len(picked.rows)})
         fresh = buffer[torch.arange(len(buffer))]
-        return Embedded(picked, fresh, float(read_object(clock)["seconds"]))
+        return EmbeddedTargets(picked, fresh, float(read_object(clock)["seconds"]))

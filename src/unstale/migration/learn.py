@@ -1,0 +1,72 @@
+"""From a sample's stale and fresh vectors to a corrector, by the method asked for."""
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy import ndarray
+from torch import Tensor, nn
+
+from unstale.corrector.closed_form import least_squares, procrustes
+from unstale.corrector.fit import fit
+from unstale.corrector.projected import ProjectedCorrector
+from unstale.migration.settings import MigrateSettings
+
+EARLY = 0.1  # of the taught targets, to decide when to stop and whether the network helps
+LEARNING_RATE, EPOCHS, PATIENCE, BATCH = 3e-4, 60, 6, 256
+WORTH = 0.01  # by how much the network must lower the loss to be preferred to the linear map
+
+
+@final
+class Learned(NamedTuple):
+    """A corrector and how it was made."""
+
+    corrector: nn.Module
+    about: dict[str, Any]
+
+
+def learn(
+    stale: Float[Tensor, "n d"],
+    fresh: Float[Tensor, "n e"],
+    held_out: Bool[ndarray, " n"],
+    settings: MigrateSettings,
+    queries: Float[Tensor, "q e"] | None = None,
+) -> Learned:
+    """Fit a corrector to the pairs that are not held out.
+
+    The method `auto` takes the network where there are more pairs than dimensions and it lowers
+    the loss on targets it did not see by at least 1%, and the linear map of all pairs otherwise.
+    With queries the network minimises the cross-entropy, too.
+    """
+    taught, method = torch.from_numpy(~held_out), settings.method
+    stale, fresh = stale[taught], fresh[taught]
+    unit = is_unit(fresh)
+    if method == "auto" and len(stale) < stale.shape[1]:
+        method = "linear"  # a tenth of these few pairs cannot show whether the network helps
+    if method in ("linear", "procrustes"):
+        start = least_squares(stale, fresh) if method == "linear" else procrustes(stale, fresh)
+        return Learned(ProjectedCorrector(start, unit=unit).eval(), {"method": method})
+    hidden, seed = settings.corrector_hidden, settings.seed
+    order = np.random.default_rng(seed).permutation(len(stale))
+    early = torch.zeros(len(stale), dtype=torch.bool)
+    early[torch.from_numpy(order[: max(8, round(EARLY * len(stale)))])] = True
+    torch.manual_seed(seed)
+    start = least_squares(stale[~early], fresh[~early])
+    corrector = ProjectedCorrector(start, (hidden,), unit=unit)
+    done = fit(
+        corrector, stale, fresh, queries=queries, held_out=early, scale=settings.scale,
+        learning_rate=LEARNING_RATE, batch_size=BATCH, epochs=EPOCHS, patience=PATIENCE, seed=seed,
+    )  # fmt: skip
+    gain = 1 - done.best_loss / done.start_loss if done.start_loss else 0.0
+    about = {"method": "mlp", "hidden": hidden, "loss": "mse" if queries is None else "ce"}
+    about |= {"best_epoch": done.best_epoch, "loss_lowered_by": gain}
+    if method == "auto" and gain < WORTH:
+        corrector = ProjectedCorrector(least_squares(stale, fresh), unit=unit)
+        about["method"] = "linear"
+    return Learned(corrector.eval(), about)
+
+
+def is_unit(vectors: Float[Tensor, "n e"]) -> bool:
+    """Say whether all vectors have length one, as those of a cosine model do."""
+    return bool(((vectors.norm(dim=1) - 1).abs() < 1e-3).all())

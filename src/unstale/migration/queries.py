@@ -1,0 +1,78 @@
+"""Which queries of the data guide a migration, and which only judge it?
+
+What was chosen for a query, or learned from it, cannot be judged by it: it would look too good.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.encoders.embed import embed_queries
+from unstale.errors import InputError
+from unstale.migration.settings import MigrateSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """Fresh query vectors: some may choose and teach, others only judge."""
+
+    guide: Float[Tensor, "g e"] | None
+    check: Float[Tensor, "c e"] | None
+    qrels: Qrels | None = None  # the answers of the queries that judge
+    rows: Int[ndarray, " c"] | None = None  # which queries those are
+
+
+@final
+class Parted(NamedTuple):
+    """Rows of queries, and the answers of those that judge if there are any."""
+
+    guide: Int[ndarray, " g"]
+    check: Int[ndarray, " c"]
+    qrels: Qrels | None
+    split: str | None
+
+    def embed(self, model: SentenceTransformer, dataset: RetrievalDataset) -> Asked:
+        """Embed the queries with the new encoder."""
+        guide, check = (
+            embed_queries(model, dataset.queries.take(rows)) if len(rows) else None
+            for rows in (self.guide, self.check)
+        )
+        return Asked(guide, check, self.qrels, self.check)
+
+
+def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted:
+    """Let the queries of one split judge, and those of the others guide if the settings need them.
+
+    Where there is only one split, or no qrels, half of the queries guide.
+    """
+    generator = np.random.default_rng(settings.seed)
+    split, qrels = None, None
+    if settings.split is not None or dataset.qrels:
+        split = settings.split or ("test" if "test" in dataset.qrels else next(iter(dataset.qrels)))
+        qrels = dataset.split(split)
+    if not len(dataset.queries):
+        _LOG.warning("%s has no queries: held-out targets ask in their place", dataset.name)
+    elif qrels is None:
+        _LOG.warning("%s has no qrels: recall cannot be measured", dataset.name)
+    rows = np.arange(len(dataset.queries)) if qrels is None else qrels.query_rows
+    check = generator.permutation(rows)
+    others = [q.query_rows for name, q in dataset.qrels.items() if name != split]
+    guide = np.setdiff1d(np.concatenate(others), check) if others else check[:0]
+    wanted = settings.guided_by
+    if wanted and not len(guide):
+        guide, check = np.split(check, [len(check) // 2])
+    if wanted and not len(guide):
+        rule = "queries to choose or to learn by, and others to validate on"
+        raise InputError(f"{wanted} needs {rule}; {dataset.name} has {len(rows)} in all")
+    guide = generator.permutation(guide)[: settings.queries if wanted else 0]
+    return Parted(np.sort(guide), np.sort(check[: settings.queries]), qrels, split)

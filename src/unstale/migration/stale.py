@@ -1,0 +1,83 @@
+"""What must old vectors be able to do, whatever file they are in, and are they fit to migrate?"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+from tqdm import tqdm
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.errors import InputError
+
+CHUNK = 16_384  # rows read at once
+Chunks = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
+
+
+class StaleVectors(ABC):
+    """The old encoder's vectors on disk, read by row and by pieces, and never written to."""
+
+    format: str
+    path: Path
+    rows: int
+    dim: int
+    dtype: np.dtype[Any]
+    metric = "inner product"  # by which an index of the vectors ranks
+    texts: str | None = None  # the digest of the texts that they were made of, where it is known
+
+    @abstractmethod
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield `(first row, float32 vectors)` over all rows."""
+
+    @abstractmethod
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Return the vectors of some rows, as float32."""
+
+    @abstractmethod
+    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write corrected vectors piece by piece, in the format and number type of these.
+
+        Args:
+            folder: The output folder; what is written is called `vectors` in it, with a suffix.
+            corrected: Vectors of all rows, consumed once.
+            dim: Their width.
+            made_by: What to record as the maker of a buffer.
+
+        Returns:
+            The file or folder that was written.
+        """
+
+
+def check_values(source: StaleVectors) -> None:
+    """Read all vectors once, and refuse NaN, infinity and zero vectors by row."""
+    with tqdm(total=source.rows, desc="checking", unit="target", delay=1, leave=False) as bar:
+        for start, vectors in source.chunks():
+            norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+            bad = ~np.isfinite(norms) | (norms == 0)
+            if bad.any():
+                row = int(bad.argmax())
+                what = "a zero vector" if norms[row] == 0 else "NaN or infinity"
+                raise InputError(f"{source.path}, row {start + row}: {what}")
+            bar.update(len(vectors))
+
+
+def check_texts(source: StaleVectors, dataset: RetrievalDataset) -> None:
+    """Refuse vectors that are not those of a dataset's targets, row by row."""
+    if source.rows != len(dataset.targets):
+        counts = f"{source.rows} vectors, {dataset.name} {len(dataset.targets)} targets"
+        raise InputError(f"{source.path} has {counts}: row by row they must be the same")
+    if source.texts not in (None, dataset.targets.digest):
+        raise InputError(f"the buffer {source.path} was made of other texts than {dataset.name}")
+
+
+def check_ranking(source: StaleVectors, *, unit: bool) -> None:
+    """Refuse an index that would rank new vectors by another rule than their encoder does.
+
+    Vectors of length one have the same order by inner product and by L2 distance.
+    """
+    if source.metric not in ("inner product", "L2 distance" if unit else "inner product"):
+        rule = "not by inner product, as the corrected vectors must be; save them as .npy"
+        raise InputError(f"{source.path} ranks by {source.metric}, {rule}")

@@ -1,0 +1,206 @@
+"""Open vectors as people have them on disk: npy, safetensors, parquet, a faiss index, a buffer."""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from unstale.buffer.buffer import (
+    FORMAT,
+    MANIFEST,
+    TargetBuffer,
+    read_manifest,
+    write_manifest,
+    write_shard,
+)
+from unstale.errors import InputError
+from unstale.files import atomic_file
+from unstale.migration.faiss_index import FaissVectors
+from unstale.migration.parquet import ParquetVectors
+from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+
+_LOG = logging.getLogger(__name__)
+# The types of numbers, as safetensors names them.
+_NUMBERS: dict[str, np.dtype[Any]] = {f"F{8 * n}": np.dtype(f"f{n}") for n in (2, 4, 8)}
+SHARD_ROWS = 65_536  # of a buffer that is written
+
+
+@final
+class ArrayVectors(StaleVectors):
+    """A memory-mapped array: an npy file, or the tensor of that name in a safetensors file."""
+
+    def __init__(self, path: Path, array: ndarray, tensor: str | None = None) -> None:
+        self.path = path
+        self.array = array
+        self.tensor = tensor
+        self.format = "npy" if tensor is None else "safetensors"
+        self.rows, self.dim = array.shape
+        self.dtype = array.dtype
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield pieces, each mapped on its own: pages of one large map would stay in memory."""
+        for start in range(0, self.rows, size):
+            piece = self.array[start : start + size]
+            if isinstance(self.array, np.memmap) and self.array.flags.c_contiguous:
+                offset = self.array.offset + start * self.dim * self.dtype.itemsize
+                piece = np.memmap(self.path, self.dtype, "r", offset, piece.shape)
+            yield start, np.array(piece, np.float32)
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Read single rows."""
+        return np.asarray(self.array[rows], np.float32)
+
+    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write a header, and the numbers after it."""
+        path, shape = folder / f"vectors{self.path.suffix}", (self.rows, dim)
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            if self.tensor is None:
+                header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+            else:
+                file.write(_safetensors_header(self.tensor, self.dtype, shape))
+            for _, vectors in corrected:
+                file.write(np.ascontiguousarray(vectors, self.dtype).tobytes())
+        return path
+
+
+@final
+class BufferVectors(StaleVectors):
+    """A folder that `unstale embed` or `unstale train` wrote."""
+
+    format = "buffer"
+
+    def __init__(self, path: Path) -> None:
+        manifest = read_manifest(path)
+        self.path = path
+        self.buffer = TargetBuffer.open(path)
+        self.rows, self.dim = len(self.buffer), self.buffer.dim
+        self.dtype = np.dtype(manifest["dtype"])
+        self.texts = manifest["fingerprint"].get("texts", "")
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield pieces of the shards."""
+        for start, vectors in self.buffer.chunks(size):
+            yield start, vectors.numpy()
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Read single rows."""
+        return self.buffer[torch.from_numpy(np.asarray(rows, np.int64))].numpy()
+
+    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write a buffer; `made_by` must say that it is corrected, or it would pass for fresh."""
+        path, dtype = folder / "vectors", self.dtype.name
+        shards: list[dict[str, Any]] = []
+        for vectors in _regroup(corrected, SHARD_ROWS):
+            name = f"shard-{len(shards):05}.safetensors"
+            written = write_shard(path / name, torch.from_numpy(vectors), dtype)
+            shards.append({"file": name, "rows": len(vectors), "sha256": written})
+        manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dim}
+        write_manifest(path, manifest | {"dtype": dtype, "shards": shards})
+        return path
+
+
+def _regroup(chunks: Chunks, size: int) -> Iterator[Float[ndarray, "n e"]]:
+    """Gather pieces into shards of exactly `size` rows, the last one shorter."""
+    held: list[ndarray] = []
+    count = 0
+    for _, vectors in chunks:
+        while len(vectors):
+            part, vectors = vectors[: size - count], vectors[size - count :]
+            held.append(part)
+            count += len(part)
+            if count == size:
+                yield np.concatenate(held)
+                held, count = [], 0
+    if held:
+        yield np.concatenate(held)
+
+
+def _open_npy(path: Path) -> ArrayVectors:
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # the header is a Python literal, which can be wrong in many ways
+        raise InputError(f"{path} is not an npy file of numbers ({error})") from None
+    _check_array(path, array.dtype, array.shape)
+    return ArrayVectors(path, array)
+
+
+def _open_safetensors(path: Path) -> ArrayVectors:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            if not 2 <= length <= 100_000_000:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+            tensors = {k: v for k, v in header.items() if k != "__metadata__"}
+            name = "vectors" if "vectors" in tensors else min(tensors)
+            entry = tensors[name]
+            kind, shape, start = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"][0]
+            if any(type(n) is not int or n < 0 for n in (*shape, start)):
+                raise ValueError(f"a shape of {shape} at {start}")
+            unknown = kind not in _NUMBERS
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+                ValueError) as error:  # fmt: skip
+            raise InputError(f"{path} is not a safetensors file ({error})") from None
+    if len(tensors) > 1 and name != "vectors":
+        names = ", ".join(sorted(tensors))
+        raise InputError(f"{path} holds {names}: which are the vectors? Name the tensor `vectors`")
+    if unknown:
+        raise InputError(f"{path}: expected {', '.join(_NUMBERS)} numbers, found {kind}")
+    dtype = _NUMBERS[kind]
+    _check_array(path, dtype, shape)
+    if len(tensors) > 1:
+        others = ", ".join(sorted(tensors.keys() - {name}))
+        _LOG.warning("%s: only its tensor `vectors` is read and written, not %s", path, others)
+    offset = 8 + length + start
+    size = offset + math.prod(shape) * dtype.itemsize
+    if path.stat().st_size < size:
+        raise InputError(f"{path} has {path.stat().st_size} bytes, its header says {size}")
+    return ArrayVectors(path, np.memmap(path, dtype, "r", offset=offset, shape=shape), name)
+
+
+def _safetensors_header(name: str, dtype: np.dtype[Any], shape: tuple[int, int]) -> bytes:
+    """Make the header of a safetensors file with one tensor: its length, then JSON."""
+    kind = next(kind for kind, known in _NUMBERS.items() if known == dtype)
+    size = math.prod(shape) * dtype.itemsize
+    entry = {"dtype": kind, "shape": list(shape), "data_offsets": [0, size]}
+    text = json.dumps({name: entry}).encode()
+    text += b" " * (-len(text) % 8)  # the data starts at a multiple of eight
+    return len(text).to_bytes(8, "little") + text
+
+
+def _check_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or not all(shape):
+        raise InputError(f"{path}: expected rows x dimensions, found the shape {shape}")
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise InputError(f"{path}: expected float16, float32 or float64, found {dtype}")
+
+
+FORMATS: dict[str, Callable[[Path], StaleVectors]] = {
+    ".npy": _open_npy,
+    ".safetensors": _open_safetensors,
+    ".parquet": ParquetVectors,
+    ".faiss": FaissVectors,
+    ".index": FaissVectors,
+}
+
+
+def open_vectors(path: Path) -> StaleVectors:
+    """Open vectors by their suffix, or a buffer by its manifest; check form, not values."""
+    if path.is_dir():
+        if not (path / MANIFEST).exists():
+            raise InputError(f"{path} is a folder without {MANIFEST}: not an unstale buffer")
+        return BufferVectors(path)
+    if path.suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError(f"{path}: unknown format {path.suffix!r}; known: {known}, or a buffer")
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    return FORMATS[path.suffix](path)
