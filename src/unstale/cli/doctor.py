@@ -18,6 +18,7 @@ from unstale.doctor.trial import Trial, run_trial
 from unstale.files import write_json
 from unstale.integrity import seal
 from unstale.results import RESULTS
+from unstale.training.settings import TrainSettings
 
 
 def run(chosen: Doctor) -> None:
@@ -32,13 +33,13 @@ def run(chosen: Doctor) -> None:
             dataset,
             lambda: open_encoder(chosen),
             Path(scratch),
-            {
-                "batch_size": chosen.batch_size,
-                "hard_negatives": chosen.hard_negatives,
-                "uniform_negatives": chosen.uniform_negatives,
-                "learning_rate": chosen.learning_rate,
-                "seed": chosen.seed,
-            },
+            TrainSettings(
+                batch_size=chosen.batch_size,
+                hard_negatives=chosen.hard_negatives,
+                uniform_negatives=chosen.uniform_negatives,
+                learning_rate=chosen.learning_rate,
+                seed=chosen.seed,
+            ),
             seconds=chosen.seconds,
             steps=chosen.steps,
             targets=chosen.targets,
@@ -52,15 +53,15 @@ def run(chosen: Doctor) -> None:
         output = open_output(chosen.output, overwrite=chosen.overwrite)
         save_config(output, "doctor", chosen)
         found = asdict(trial.findings) | {"duplicate_texts": duplicates, "advice": said}
-        results = {"data": trial.dataset.counts, "runs": trial.runs}
+        results = {"data": trial.dataset.counts, "runs": [run.to_json() for run in trial.runs]}
         write_json(output / RESULTS, results | {"doctor": found | {"seconds": seconds}})
         seal(output)
         print(f"results: {output / RESULTS}")
 
 
 def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:
-    found, steps = trial.findings, trial.runs[0]["steps"]
-    last = trial.runs[0]["freshness"][-1]
+    found, steps = trial.findings, trial.runs[0].steps
+    last = trial.runs[0].freshness[-1]
     drawn = len(trial.dataset.targets)
     title = f"{trial.dataset.name}: {steps:,} steps on {drawn:,} of {targets:,} targets"
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")

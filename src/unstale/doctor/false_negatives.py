@@ -12,8 +12,8 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import RetrievalDataset
 from unstale.doctor.sample import PROBE
 from unstale.encoders.embed import embed_queries
+from unstale.miners import Negatives, Stale
 from unstale.miners.offline import mine_split
-from unstale.miners.stale import Stale
 
 TWIN = 0.95  # a negative with at least this cosine to the positive says nearly the same
 
@@ -37,7 +37,7 @@ def find_false_negatives(
     model: SentenceTransformer, dataset: RetrievalDataset, buffer: TargetBuffer, k: int
 ) -> FalseNegatives:
     """Mine k for each probed query, and compare them with the first of its positives."""
-    mined = mine_split(model, dataset, PROBE, Stale(buffer), k, progress=False)
+    mined = mine_split(model, dataset, PROBE, Negatives(Stale(buffer)), k, progress=False)
     pairs = dataset.split(PROBE).pairs
     first = np.unique(pairs[:, 0], return_index=True)[1]
     queries = embed_queries(model, dataset.queries.take(mined.queries))  # (q, d)

@@ -1,9 +1,11 @@
 """The trial: embed a sample once, train on it for a while with and without a corrector."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -16,7 +18,11 @@ from unstale.doctor.sample import PROBE, sample
 from unstale.encoders.embed import dimension, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.training.cells import Cell, check_cell, embed_once, run_cells, training
+from unstale.miners import find_strategy
+from unstale.results import RunResult
+from unstale.training.cells import Cell, embed_once, run_cells
+from unstale.training.job import train
+from unstale.training.settings import TrainSettings
 
 _PILOT = 8  # steps, to learn what one takes
 _SHARE = 0.06  # of the time to embed the sample; it is embedded six times in all
@@ -32,7 +38,7 @@ class Trial(NamedTuple):
     """What a trial was made of, the entries of its trainings, and what it found."""
 
     dataset: RetrievalDataset
-    runs: list[dict[str, Any]]
+    runs: list[RunResult]
     findings: Findings
 
 
@@ -40,7 +46,7 @@ def run_trial(
     dataset: RetrievalDataset,
     encoder: Callable[[], SentenceTransformer],
     folder: Path,
-    settings: Mapping[str, Any],
+    settings: TrainSettings,
     *,
     seconds: float = 120.0,
     steps: int | None = None,
@@ -68,58 +74,84 @@ def run_trial(
     model = encoder()
     rate = _rate(model, sample(dataset, min(512, targets)))
     part = sample(dataset, min(targets, max(1000, int(_SHARE * seconds * rate))))
-    constant = {"trainer": {"lr_scheduler_type": "constant"}}
-    common = {**settings, **constant, "eval_split": PROBE, "probe_queries": 128}
-    common |= {"probe_targets": 2048, "buffer": folder / "buffer"}
-    check_cell(part, model, {**common, "buffer": None, "steps": steps or _PILOT})
+    common = replace(
+        settings,
+        steps=steps or _PILOT,
+        trainer={"lr_scheduler_type": "constant"},
+        eval_split=PROBE,
+        probe_queries=128,
+        probe_targets=2048,
+    )
+    common.check(part, model)
     refresh = embed_once(part, model, folder / "buffer")
     assert refresh is not None
-    mined = max(1, settings.get("hard_negatives", 4))
+    common, mined = replace(common, buffer=folder / "buffer"), max(1, settings.hard_negatives or 4)
     buffer = TargetBuffer.open(folder / "buffer")
     false = find_false_negatives(model, part, buffer, mined)
 
-    def train(kinds: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    def run_all(kinds: Sequence[TrainSettings], name: str) -> list[RunResult]:
         cells = [
-            Cell(folder / f"{name}{i}", _title(kind), training(part, encoder, {**common, **kind}))
+            Cell(folder / f"{name}{i}", _title(kind), partial(_train, part, encoder, kind))
             for i, kind in enumerate(kinds)
         ]
         return [done.entry for done in run_cells(cells, keep_models=False)]
 
-    narrow, wide = 2 * dimension(model), 4 * dimension(model)
-    kinds = [
-        {"strategy": "stale"},
-        # Nothing that is mined is encoded: it trains the queries as the corrector sees it.
-        {"strategy": "corrected-free", "corrector_hidden": (narrow,), "free_negatives": mined}
-        | {"hard_negatives": 0, "uniform_negatives": 0},
-        {"strategy": "corrected", "corrector_hidden": (narrow,)},
-        {"strategy": "corrected", "corrector_hidden": (wide,)},
-    ]
+    kinds = _kinds(common, dimension(model), mined)
     if steps is None:
-        pilot = {"steps": _PILOT, "probe_targets": 1, "probe_queries": 1}
-        (done,) = train([kinds[-1] | pilot], "pilot")
+        pilot = replace(kinds[-1], probe_targets=1, probe_queries=1)
+        (done,) = run_all([pilot], "pilot")
         left = 0.9 * seconds - (time.perf_counter() - began) - len(kinds) * refresh
         steps = int(np.clip(left / (_STEPS * step_seconds(done)), _FEWEST, _MOST))
-    common |= {"steps": steps, "meter_steps": max(1, steps // _READINGS)}
-    stale, *corrected = runs = train(kinds, "")
+    every = max(1, steps // _READINGS)
+    kinds = [replace(kind, steps=steps, meter_steps=every) for kind in kinds]
+    stale, *corrected = runs = run_all(kinds, "")
     tried = [
-        Tried(kind["strategy"], kind["corrector_hidden"][0],
-              run["freshness"][-1]["overlap_corrected"], step_seconds(run))
+        Tried(kind.strategy, kind.corrector_widths[0],
+              run.freshness[-1]["overlap_corrected"], step_seconds(run))
         for kind, run in zip(kinds[1:], corrected, strict=True)
     ]  # fmt: skip
-    overlaps = [(f["step"], f["overlap_stale"]) for f in stale["freshness"]]
+    overlaps = [(f["step"], f["overlap_stale"]) for f in stale.freshness]
     findings = Findings(overlaps, step_seconds(stale), refresh, tried, false.above, false.twins)
-    named = [run | {"strategy": _title(kind)} for kind, run in zip(kinds, runs, strict=True)]
+    named = [replace(run, strategy=_title(kind)) for kind, run in zip(kinds, runs, strict=True)]
     return Trial(part, named, findings)
 
 
-def step_seconds(run: Mapping[str, Any]) -> float:
+def _kinds(common: TrainSettings, dim: int, mined: int) -> list[TrainSettings]:
+    """List what to train: stale, corrected-free, and corrected with two widths."""
+    narrow = replace(common, corrector_hidden=2 * dim)
+    return [
+        replace(common, strategy="stale"),
+        # Mined targets are not encoded: they train the queries as the corrector sees them.
+        replace(
+            narrow,
+            strategy="corrected-free",
+            free_negatives=mined,
+            hard_negatives=0,
+            uniform_negatives=0,
+        ),
+        replace(narrow, strategy="corrected"),
+        replace(common, strategy="corrected", corrector_hidden=4 * dim),
+    ]
+
+
+def _train(
+    dataset: RetrievalDataset,
+    encoder: Callable[[], SentenceTransformer],
+    settings: TrainSettings,
+    folder: Path,
+    resume: bool,
+) -> RunResult:
+    return train(dataset, encoder(), folder, settings, resume=resume)
+
+
+def step_seconds(run: RunResult) -> float:
     """Return what a step of a training took, without the meter's readings."""
-    return (run["seconds"]["training"] - run["seconds"]["metering"]) / run["steps"]
+    return (run.seconds["training"] - run.seconds["metering"]) / run.steps
 
 
-def _title(kind: Mapping[str, Any]) -> str:
-    units = "".join(f", {units:,} units" for units in kind.get("corrector_hidden", ()))
-    return f"{kind['strategy']}{units}"
+def _title(kind: TrainSettings) -> str:
+    corrects = find_strategy(kind.strategy).corrects
+    return f"{kind.strategy}, {kind.corrector_widths[0]:,} units" if corrects else kind.strategy
 
 
 def _rate(model: SentenceTransformer, dataset: RetrievalDataset) -> float:

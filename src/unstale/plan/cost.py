@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from unstale.miners import strategies
+
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
 _PROBES = 32  # cells a query that ivf searches at first: assumed to stay
@@ -137,18 +139,19 @@ class Priced:
 
 def priced(hard: int, uniform: int) -> list[Priced]:
     """List the strategies whose costs differ, with these negatives where they encode any."""
-    return [
-        Priced("in-batch", 0, 0, False, False, False, False),
-        Priced("stale", hard, uniform, True, False, False, False),
-        Priced("corrected", hard, uniform, True, True, True, False),
-        Priced("corrected-free", 0, 0, True, True, True, False),  # encodes the labels alone
-        Priced("exhaustive", hard, uniform, True, False, False, True),
-    ]
+    found = []
+    for strategy in strategies().values():
+        encodes = strategy.caches and strategy.negatives.hard > 0
+        counts = (hard, uniform) if encodes else (0, 0)
+        reads = ("search" in strategy.reads, "refreshes" in strategy.reads)
+        if strategy.planned:
+            found.append(Priced(strategy.name, *counts, strategy.caches, strategy.corrects, *reads))
+    return found
 
 
-def costs(job: Job, rates: Rates, strategies: Sequence[Priced]) -> list[Cost]:
+def costs(job: Job, rates: Rates, ways: Sequence[Priced]) -> list[Cost]:
     """Cost every strategy, with every way to search that it has."""
-    return [_cost(job, rates, one, mode) for one in strategies for mode in one.modes]
+    return [_cost(job, rates, one, mode) for one in ways for mode in one.modes]
 
 
 def _cost(job: Job, rates: Rates, strategy: Priced, search: str) -> Cost:

@@ -20,6 +20,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_targets, preprocess
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
+from unstale.miners import NegativeCounts, Negatives
 from unstale.miners.uniform import Uniform
 from unstale.plan.cost import Job, Rates, correct_flops, rerank_flops, scan_flops, step_flops
 from unstale.search.exact import Exact
@@ -111,7 +112,10 @@ def _training(
     texts = dataset.queries.take(labels[:, 0].tolist())
     losses = [
         FreshNegativesLoss(
-            model, Uniform(len(dataset.targets), 0), tokens, positives, hard_negatives=count
+            model,
+            Negatives(Uniform(len(dataset.targets), 0), NegativeCounts(count, 0, 0)),
+            tokens,
+            positives,
         )
         for count in (0, negatives)
     ]
