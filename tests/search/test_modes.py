@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.stored import Precision, Stored
+from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.added import Noise
@@ -22,6 +22,7 @@ from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
 from unstale.search.search import Search
+from unstale.settings import Precision
 
 MODES: dict[str, Callable[..., Search]] = {"exact": Exact, "rolling": Rolling, "ivf": IVF}
 PRECISIONS: list[Precision] = ["float32", "float16", "int8"]

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.stored import Precision, Stored
+from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.exact import Exact
 from unstale.search.rolling import Rolling
 from unstale.search.vectors import on_device
+from unstale.settings import Precision
 
 # float16 keeps 11 bits. int8 rounds by half a step, and 127 steps make the row's largest entry.
 ERRORS: dict[Precision, float] = {"float32": 0.0, "float16": 2.0**-11, "int8": 0.5 / 127}

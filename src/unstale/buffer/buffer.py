@@ -14,10 +14,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unstale.buffer.fingerprint import Fingerprint, differences
-from unstale.buffer.stored import DTYPES, Precision, Stored
+from unstale.buffer.stored import DTYPES, Stored
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.integrity import BUFFER, digest, inside, read_object, sha256
+from unstale.settings import Precision
 
 MANIFEST = BUFFER
 FORMAT = 1

@@ -1,15 +1,15 @@
 """Vectors in less memory: float32, float16, or int8 with a scale for each row."""
 
 from collections.abc import Iterator
-from typing import Literal, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.errors import InputError
+from unstale.settings import Precision
 
-Precision = Literal["float32", "float16", "int8"]
 DTYPES: dict[Precision, torch.dtype] = {
     "float32": torch.float32,
     "float16": torch.float16,

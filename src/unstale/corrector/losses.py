@@ -5,14 +5,14 @@ corrector model loss only changes the corrector model parameters".
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from unstale.settings import LossName
+
 CorrectionLoss = Callable[..., Float[Tensor, ""]]
-LossName = Literal["ce", "mse"]
 
 
 def cross_entropy(

@@ -6,16 +6,14 @@ from statistics import fmean, stdev
 from typing import final
 
 from unstale.errors import InputError
+from unstale.miners import strategies
 from unstale.results import Record, RunResult, number
-
-_TONES = {"stale": "tone-stale", "corrected": "tone-corrected", "exhaustive": "tone-exhaustive"}
 
 
 def tone(strategy: str) -> str:
-    """Name a strategy's colour: three that matter have one each, variants and others share."""
-    if strategy.startswith("corrected-") or strategy == "stale-rerank":
-        return "tone-variant"
-    return _TONES.get(strategy, "tone-other")
+    """Name the class that colours a strategy on the page; one that is not known is grey."""
+    found = strategies().get(strategy)
+    return f"tone-{found.tone if found else 'other'}"
 
 
 @final

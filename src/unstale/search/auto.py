@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from unstale.buffer.stored import DTYPES, Precision
+from unstale.buffer.stored import DTYPES
 from unstale.corrector.network import Corrector
 from unstale.machine import free_memory
 from unstale.search.exact import Exact
@@ -14,9 +14,9 @@ from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
 from unstale.search.search import Search
 from unstale.search.vectors import Vectors
+from unstale.settings import Precision, SearchMode
 
 _LOG = logging.getLogger(__name__)
-Mode = Literal["auto", "exact", "rolling", "ivf"]
 
 _SMALL = 1.5e10  # operations of an exact search that are not worth saving: a fifth of a second
 _SCAN = 4e10  # operations of a scan from which only some cells should be scanned
@@ -74,7 +74,7 @@ def make_search(choice: Choice, buffer: Vectors, corrector: Corrector, *, seed: 
 
 
 def choose_on_device(
-    mode: Mode,
+    mode: SearchMode,
     targets: int,
     dim: int,
     hidden: tuple[int, ...],

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from unstale.buffer.stored import Precision
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.approximate import Approximate, Scan
@@ -21,6 +20,7 @@ from unstale.search.partition import cell_count, partition
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Part, Snapshot
 from unstale.search.vectors import Vectors
+from unstale.settings import Precision
 
 _MEMORY = 0.95  # share of the past in what is known of where the best were
 _REACH = 2.5  # deviations from the mean of a cell at which its best row is expected

@@ -4,7 +4,6 @@ from typing import final
 
 import torch
 
-from unstale.buffer.stored import Precision
 from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
 from unstale.search.approximate import Approximate, Scan
@@ -12,6 +11,7 @@ from unstale.search.best import TopK, merge, nothing
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Snapshot
 from unstale.search.vectors import Vectors, on_device
+from unstale.settings import Precision
 
 _CHUNK = 16_384
 

@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.buffer.stored import Precision, Stored
+from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
 from unstale.search.vectors import CORRECTED, Vectors
+from unstale.settings import Precision
 
 _CHUNK = 65_536
 
