@@ -13,9 +13,9 @@ S = TypeVar("S")
 def setting(
     default: Any,  # noqa: ANN401 - of any type; so is the field
     *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
+    least: int | float | None = None,
+    above: int | float | None = None,
+    most: int | float | None = None,
     changeable: bool = False,
     local: bool = False,
 ) -> Any:  # noqa: ANN401
