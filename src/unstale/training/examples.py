@@ -42,6 +42,7 @@ class MinedExamples:
         k: How many targets to list for each.
         seed: Chooses the queries.
         step: Completed steps, which key what the miner draws.
+        scale: The paper's beta, by which a miner that samples weighs its noise.
     """
 
     @torch.no_grad()
@@ -58,6 +59,7 @@ class MinedExamples:
         k: int = 5,
         seed: int = 0,
         step: int = 0,
+        scale: float = 1.0,
     ) -> None:
         self._dataset = dataset
         self._pairs = _choose(dataset, split, queries, seed)
@@ -73,6 +75,7 @@ class MinedExamples:
             torch.from_numpy(self._pairs[:, 0]).to(model.device),
             self._banned.to(model.device),
             step,
+            scale,
         )
         targets = len(dataset.targets)
         self._mined["stale"] = _search_stale(

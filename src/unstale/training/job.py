@@ -87,8 +87,9 @@ def train_checked(
         save_weights(output, model, loss.miner)
 
     examples = MinedExamples(
-        model, loss.negatives, dataset, prepared.tokens, positives, step=settings.steps
-    )
+        model, loss.negatives, dataset, prepared.tokens, positives,
+        step=settings.steps, scale=loss.scale.value(),
+    )  # fmt: skip
     metrics = evaluate(
         model, examples.watch(fresh_chunks(model, prepared.tokens, progress=progress))
     )
