@@ -40,7 +40,7 @@ class SoftmaxScale(nn.Module):
 
     def value(self) -> float:
         """Return the scale as a number, for what does not train it: the corrector and the noise."""
-        return self.start if self.log is None else float(self.log.exp())
+        return self.start if self.log is None else float(self.log.detach().exp())
 
 
 @final
