@@ -66,11 +66,10 @@ def _serve() -> None:
 
     from unstale.cli.main import COMMANDS, main
 
-    for _, _, target in COMMANDS.values():
-        import_module(target.split(":")[0])
     torch.set_num_threads(1)
     for line in sys.stdin:
         arguments, death, environment, folder = json.loads(line)
+        import_module(COMMANDS[arguments[0]][2].split(":")[0])  # once, and not in every child
         child = os.fork()
         if child == 0:
             os.environ |= environment

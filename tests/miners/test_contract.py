@@ -3,23 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tests.materials import encoded_rows, small_materials, small_miner, small_negatives
 
-from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
-from unstale.miners import Embedded, Filters, Miner, Queries
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import STRATEGIES, build_miner
+from unstale.miners import Embedded, Filters, Miner, Queries, find_strategy, strategies
 
 N, D, B, K, STEPS = 60, 8, 5, 6, 8
-
-
-def recipe(**changes) -> Recipe:
-    torch.manual_seed(0)
-    buffer = TargetBuffer([torch.randn(N, D)])
-    values = {"buffer": buffer, "steps": STEPS, "seed": 3, "corrector_hidden": (16,)}
-    values |= {"subset_size": 40, "sample_size": 30, "rank": 4, "refresh": 4}
-    return Recipe(targets=N, **values | changes)
 
 
 def batch(step: int = 4) -> Queries:
@@ -49,21 +39,20 @@ COST = {
 CORRECTORS = {"corrected", "corrected-free", "corrected-mse", "corrected-subset", "stale-rerank"}
 
 
-@pytest.fixture(params=sorted(STRATEGIES))
+@pytest.fixture(params=sorted(strategies()))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def test_the_list_is_what_the_docs_promise() -> None:
-    assert set(STRATEGIES) == set(COST)
+    assert set(strategies()) == set(COST)
 
 
 @pytest.mark.parametrize("sampling", ["top-k", "gumbel"])
 @pytest.mark.parametrize("uniform", [0, 3])
 def test_mines_distinct_rows_that_are_not_positives(name: str, sampling: str, uniform: int) -> None:
-    miner = build_miner(name, recipe(sampling=sampling, uniform_negatives=uniform))
-    queries = batch()
-    rows = miner.mine(queries, K)
+    negatives, queries = small_negatives(name, K, uniform, sampling=sampling), batch()
+    rows = encoded_rows(negatives, queries)
     assert rows.shape == (B, 0 if name == "in-batch" else K + uniform)
     assert not (rows[:, :, None] == queries.positives[:, None, :]).any()
     if rows.numel():
@@ -76,41 +65,42 @@ def test_mines_distinct_rows_that_are_not_positives(name: str, sampling: str, un
 
 def test_filters_and_given_negatives_keep_the_contract(name: str) -> None:
     pairs = np.array([[10, 1], [10, 7], [10, 8], [12, 20]])  # 1 is a positive of query 10
-    given = {"given": ByQuery(pairs, queries=15), "given_negatives": 2}
-    filters = Filters(range_min=1) if STRATEGIES[name].sees else Filters()
-    miner, queries = build_miner(name, recipe(filters=filters, **given)), batch()
-    rows = miner.mine(queries, K)
+    given = {"given": ByQuery(pairs, queries=15), "given_count": 2}
+    views_all = find_strategy(name).views_all
+    filters = Filters(range_min=1) if views_all else Filters()
+    negatives, queries = small_negatives(name, K, filters=filters, **given), batch()
+    rows = encoded_rows(negatives, queries)
     assert rows.shape == (B, 2 + (0 if name == "in-batch" else K))
     assert not ((rows[:, :, None] == queries.positives[:, None, :]).any(dim=2) & (rows >= 0)).any()
     for row in rows[:, :-2].tolist():
         assert len(set(row)) == len(row)
     drawn = [set(row) for row in rows[:, -2:].tolist()]
     assert drawn == [{7, 8}, {-1}, {20, -1}, {-1}, {-1}]  # where there are fewer, none
-    assert (miner.dropped() is not None) == STRATEGIES[name].sees
-    if STRATEGIES[name].sees:  # the hardest of each query is skipped, the others move up
-        plain = build_miner(name, recipe()).mine(queries, K)
+    assert (negatives.mine(queries).dropped is not None) == views_all
+    if views_all:  # the hardest of each query is skipped, the others move up
+        plain = small_miner(name).mine(queries, K)
         assert torch.equal(rows[:, : K - 1], plain[:, 1:])
     alone = Queries(*(t[2:3] for t in queries[:3]), step=queries.step)
-    assert torch.equal(miner.mine(alone, K), rows[2:3])
+    assert torch.equal(encoded_rows(negatives, alone), rows[2:3])
 
 
 @pytest.mark.parametrize("sampling", ["top-k", "gumbel"])
 def test_a_query_draws_the_same_alone_or_in_company(name: str, sampling: str) -> None:
-    miner = build_miner(name, recipe(sampling=sampling, uniform_negatives=2))
-    queries = batch()
+    negatives, queries = small_negatives(name, K, 2, sampling=sampling), batch()
     alone = Queries(*(t[2:3] for t in queries[:3]), step=queries.step)
-    assert torch.equal(miner.mine(alone, K), miner.mine(queries, K)[2:3])
+    assert torch.equal(encoded_rows(negatives, alone), encoded_rows(negatives, queries)[2:3])
 
 
 def test_another_step_draws_anew_only_where_something_is_drawn(name: str) -> None:
-    miner = build_miner(name, recipe(steps=400))  # the subset rotates every 400 / 80 steps
+    miner = small_miner(name, steps=400)  # the subset rotates every 400 / 80 steps
     same = torch.equal(miner.mine(batch(1), K), miner.mine(batch(2), K))
     assert same == (name != "uniform")
 
 
 def test_the_loss_is_finite_and_moves_only_the_miners_weights(name: str) -> None:
-    miner: Miner = build_miner(name, recipe(uniform_negatives=1))
-    queries = torch.randn(B, D, requires_grad=True)
+    miner: Miner = small_miner(name)
+    vectors = torch.randn(B, D, requires_grad=True)
+    queries = batch()._replace(vectors=vectors, scale=20.0)
     fresh = torch.randn(9, D, requires_grad=True)
     loss = miner.loss(queries, fresh, torch.arange(9), None)
     assert loss.shape == ()
@@ -120,7 +110,7 @@ def test_the_loss_is_finite_and_moves_only_the_miners_weights(name: str) -> None
     if weights:
         loss.backward()
         assert any(w.grad is not None and w.grad.abs().sum() > 0 for w in weights)
-    assert queries.grad is None
+    assert vectors.grad is None
     assert fresh.grad is None
 
 
@@ -131,7 +121,7 @@ def test_refresh_reports_what_it_embeds(name: str) -> None:
         asked.append(len(rows))
         return torch.randn(len(rows), D)
 
-    miner = build_miner(name, recipe(uniform_negatives=1))
+    miner = small_miner(name)
     totals = [miner.refresh(step, embed) for step in range(1, STEPS + 1)]
     assert sum(t.refreshed + t.sampled for t in totals) == sum(asked)
     assert (sum(t.refreshed for t in totals), sum(t.sampled for t in totals)) == COST[name]
@@ -139,8 +129,8 @@ def test_refresh_reports_what_it_embeds(name: str) -> None:
 
 
 def test_view_shows_what_is_searched(name: str) -> None:
-    made = recipe(uniform_negatives=1)
-    view = build_miner(name, made).view(torch.tensor([4, 2]))
+    made = small_materials()
+    view = find_strategy(name).build(made).view(torch.tensor([4, 2]), 0)
     if name in ("in-batch", "uniform", "stochastic"):  # the last holds a part of the corpus
         assert view is None
         return
@@ -152,18 +142,18 @@ def test_view_shows_what_is_searched(name: str) -> None:
 def test_too_many_for_the_corpus_is_an_error(name: str) -> None:
     if name != "in-batch":
         with pytest.raises(InputError):
-            build_miner(name, recipe()).mine(batch(), N)
+            small_miner(name).mine(batch(), N)
 
 
 def test_an_unknown_strategy_lists_those_there_are() -> None:
     with pytest.raises(
-        InputError, match=r"unknown strategy 'fresh'; choose from in-batch.*corrected"
+        InputError, match=r"unknown strategy 'fresh'; choose from corrected-free.*in-batch"
     ):
-        build_miner("fresh", recipe())
+        find_strategy("fresh")
 
 
 def test_uniform_draws_every_target_equally_often() -> None:
-    miner = build_miner("uniform", recipe())
+    miner = small_miner("uniform")
     many = Queries(torch.zeros(4000, D), torch.arange(4000), torch.full((4000, 1), -1), 0)
     counts = torch.bincount(miner.mine(many, 3).flatten(), minlength=N).float()
     # 12,000 draws over 60 targets: 200 each, standard deviation about sqrt(200) = 14.

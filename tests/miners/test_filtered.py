@@ -8,25 +8,18 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
+from tests.materials import encoded_rows, small_miner, small_negatives
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.miners import Filtered, Filters, Queries, Stale
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import STRATEGIES, build_miner
+from unstale.miners import FalseNegatives, Filters, Queries, Stale, strategies
+from unstale.miners.filters import too_high, too_low
 
 N, D, B, K = 60, 8, 5, 6
-SEEING = sorted(name for name, strategy in STRATEGIES.items() if strategy.sees)
-
-
-def recipe(**changes) -> Recipe:
-    torch.manual_seed(0)
-    buffer = TargetBuffer([torch.randn(N, D)])
-    values = {"buffer": buffer, "steps": 8, "seed": 3, "corrector_hidden": (16,)}
-    return Recipe(targets=N, **values | {"subset_size": 40, "rank": 4, "refresh": 4} | changes)
+SEEING = sorted(name for name, strategy in strategies().items() if strategy.views_all)
 
 
 def batch() -> Queries:
@@ -37,30 +30,31 @@ def batch() -> Queries:
 
 def seen(miner, queries: Queries) -> torch.Tensor:
     """Score every target as the miner sees it."""
-    view = miner.view(torch.arange(N))
+    view = miner.view(torch.arange(N), queries.step)
     vectors = view.stale if view.corrected is None else view.corrected
     return queries.vectors @ vectors.T
 
 
 def test_strategies_that_see_nothing_refuse_filters() -> None:
-    assert set(STRATEGIES) - set(SEEING) == {"in-batch", "uniform", "stochastic"}
-    for name in set(STRATEGIES) - set(SEEING):
+    assert set(strategies()) - set(SEEING) == {"in-batch", "uniform", "stochastic"}
+    for name in set(strategies()) - set(SEEING):
         with pytest.raises(InputError, match=f"{name} cannot filter false negatives"):
-            build_miner(name, recipe(filters=Filters(max_score=1.0)))
+            small_negatives(name, K, filters=Filters(max_score=1.0))
 
 
 @pytest.mark.parametrize("sampling", ["top-k", "gumbel"])
 @pytest.mark.parametrize("name", SEEING)
 def test_what_is_mined_passes_every_filter(name: str, sampling: str) -> None:
     filters = Filters(max_score=2.5, min_score=-1.0, absolute_margin=-4.0, range_min=1)
-    miner = build_miner(name, recipe(filters=filters, sampling=sampling, uniform_negatives=2))
+    negatives = small_negatives(name, K, 2, filters=filters, sampling=sampling, sample_size=0)
+    miner = negatives.miner
     with torch.no_grad():  # a corrector that is no identity any more: it is its scores that count
         for weights in miner.parameters():
             weights.add_(0.3 * torch.randn_like(weights))
     queries = batch()
-    rows = miner.mine(queries, K)
-    assert rows.shape == (B, K + 2)
-    hard, scores = rows[:, :K], seen(miner, queries)
+    hard, free, uniform, _, dropped = negatives.mine(queries)
+    assert (hard.shape, free.shape, uniform.shape) == ((B, K), (B, 0), (B, 2))
+    scores = seen(miner, queries)
     assert not (hard[:, :, None] == queries.positives[:, None]).any(dim=2)[hard >= 0].any()
     found = scores.gather(1, hard.clamp(min=0))[hard >= 0]
     assert found.max() <= 2.5
@@ -68,44 +62,42 @@ def test_what_is_mined_passes_every_filter(name: str, sampling: str) -> None:
     lowest = scores.gather(1, queries.positives.clamp(min=0))
     lowest = lowest.masked_fill(queries.positives < 0, torch.inf).amin(dim=1, keepdim=True)
     assert (scores <= lowest + 4.0).gather(1, hard.clamp(min=0))[hard >= 0].all()
-    dropped = miner.dropped()
     assert dropped is not None
     assert set(dropped.counts) == {"absolute_margin", "max_score", "min_score", "range_min"}
     assert dropped.missing == (hard < 0).sum()
-    # What scores too high is spared, and never mined.
-    spared = dropped.spared
-    assert (hard[:, :, None] != spared[:, None]).logical_or(hard[:, :, None] < 0).all()
-    assert sum(dropped.counts.values()) - dropped.counts["min_score"] == (spared >= 0).sum()
+    # What scores too high is kept away, and never mined.
+    away = dropped.kept_away
+    assert (hard[:, :, None] != away[:, None]).logical_or(hard[:, :, None] < 0).all()
+    assert sum(dropped.counts.values()) - dropped.counts["min_score"] == (away >= 0).sum()
 
 
 @pytest.mark.parametrize("name", SEEING)
 def test_filters_that_ask_nothing_change_nothing(name: str) -> None:
-    plain, wide = (
-        build_miner(name, recipe()),
-        build_miner(name, recipe(filters=Filters(range_max=9))),
-    )
-    assert isinstance(wide, Filtered)
-    assert torch.equal(plain.mine(batch(), K), wide.mine(batch(), K))
+    plain = small_miner(name, sample_size=0)
+    wide = small_negatives(name, K, filters=Filters(range_max=9), sample_size=0)
+    assert wide.filters is not None
+    assert torch.equal(plain.mine(batch(), K), wide.mine(batch()).encoded)
 
 
 def test_too_few_are_fewer_and_said() -> None:
-    miner = Filtered(Stale(TargetBuffer([torch.eye(4)])), Filters(max_score=0.5), reach=4)
+    filters = FalseNegatives(Filters(max_score=0.5), reach=4)
     queries = Queries(
         torch.tensor([[1.0, 0.9, 0.2, 0.1]]), torch.tensor([0]), torch.tensor([[3]]), 0
     )
-    assert miner.mine(queries, 3).tolist() == [[2, -1, -1]]
-    spared, counts, considered, missing = miner.dropped()
+    rows, dropped = filters.mine(Stale(TargetBuffer([torch.eye(4)])), queries, 3)
+    assert rows.tolist() == [[2, -1, -1]]
+    kept_away, counts, considered, missing = dropped
     assert (counts, considered, missing) == ({"max_score": 2}, 3, 2)
-    assert spared.tolist() == [[0, 1, -1]]
+    assert kept_away.tolist() == [[0, 1, -1]]
 
 
 def test_what_stands_on_the_bar_is_kept() -> None:
     """The positive scores 1 and every bar is at 0.5."""
     scores, positive = torch.tensor([[0.75, 0.5, 0.25]]), torch.tensor([[1.0]])
     for rule in ({"absolute_margin": 0.5}, {"relative_margin": 0.5}, {"max_score": 0.5}):
-        (high,) = Filters(**rule).too_high(scores, positive).values()
+        (high,) = too_high(Filters(**rule), scores, positive).values()
         assert high.tolist() == [[True, False, False]], rule
-    assert Filters(min_score=0.5).too_low(scores).tolist() == [[False, False, True]]
+    assert too_low(Filters(min_score=0.5), scores).tolist() == [[False, False, True]]
 
 
 GRID = [
@@ -147,7 +139,7 @@ def test_it_mines_what_mine_hard_negatives_mines(
         torch.from_numpy(pairs[:, 1:]),
         0,
     )
-    mined = Filtered(Stale(buffer), filters, reach=120).mine(queries, k)
+    mined, _ = FalseNegatives(filters, reach=120).mine(Stale(buffer), queries, k)
     ours = {
         text: dataset.targets.take([row for row in rows if row >= 0])
         for text, rows in zip(texts[0], mined.tolist(), strict=True)
@@ -165,20 +157,21 @@ def test_the_veto_is_asked_about_no_more_than_it_must() -> None:
 
     vectors = torch.linspace(1, 0, 8)[:, None]  # targets 0 to 7 by falling score; 7 is the positive
     filters = Filters(cross_encoder_margin=0.1)
-    miner = Filtered(Stale(TargetBuffer([vectors])), filters, reach=8, veto=cross)
+    miner = Stale(TargetBuffer([vectors]))
     queries = Queries(torch.ones(1, 1), torch.tensor([4]), torch.tensor([[7]]), 0)
     # 0 is better than the positive, 2 less than 0.1 below it; 1, 3 are chosen.
-    assert miner.mine(queries, 2).tolist() == [[1, 3]]
+    rows, dropped = FalseNegatives(filters, 8, cross).mine(miner, queries, 2)
+    assert rows.tolist() == [[1, 3]]
     assert asked == [(4, 7), (4, 0), (4, 1), (4, 2), (4, 3)]
-    assert miner.dropped().counts == {"cross_encoder": 2}
+    assert dropped.counts == {"cross_encoder": 2}
 
 
 @pytest.mark.parametrize(
     ("filters", "rule"),
     [
-        (Filters(range_min=-1), "expected range_min >= 0, not -1"),
-        (Filters(range_min=8, range_max=10), "cannot take 4 negatives between range_min 8"),
-        (Filters(min_score=0.7, max_score=0.3), "min_score 0.7 is above max_score 0.3"),
+        (Filters(range_min=-1), "--range-min must be at least 0, got -1"),
+        (Filters(range_min=8, range_max=10), "cannot take 4 negatives between --range-min 8"),
+        (Filters(min_score=0.7, max_score=0.3), "--min-score 0.7 is above --max-score 0.3"),
     ],
 )
 def test_ranges_that_leave_nothing_are_refused(filters: Filters, rule: str) -> None:
@@ -187,8 +180,10 @@ def test_ranges_that_leave_nothing_are_refused(filters: Filters, rule: str) -> N
 
 
 def test_a_filtered_query_mines_the_same_alone_or_in_company() -> None:
-    for name, veto in product(SEEING, (None, lambda q, t: ((q + t) % 3).float())):
-        made = recipe(filters=Filters(relative_margin=0.2, range_max=30), veto=veto)
-        miner, queries = build_miner(name, made), batch()
+    filters = Filters(relative_margin=0.2, range_max=30)
+    for name, cross in product(SEEING, (None, lambda queries, targets: (queries + targets) % 3.0)):
+        negatives = small_negatives(name, K, filters=filters, cross_encoder=cross, sample_size=0)
+        queries = batch()
         alone = Queries(*(t[2:3] for t in queries[:3]), step=queries.step)
-        assert torch.equal(miner.mine(alone, K), miner.mine(queries, K)[2:3]), name
+        found = encoded_rows(negatives, queries)[2:3]
+        assert torch.equal(encoded_rows(negatives, alone), found), name

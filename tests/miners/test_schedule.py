@@ -8,8 +8,10 @@ from tests.refreshes import run_through
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.errors import InputError
-from unstale.miners import Dynnibal, Refreshed, Schedule, Stochastic
-from unstale.miners.dynnibal import low_rank_ridge
+from unstale.miners import Schedule
+from unstale.miners.dynnibal import Dynnibal, low_rank_ridge
+from unstale.miners.exhaustive import Refreshed
+from unstale.miners.stochastic import Stochastic
 
 NQ, MARCO, WIKI = 21_000, 8_800, 28_000  # a thousandth of the paper's targets
 
@@ -17,14 +19,14 @@ NQ, MARCO, WIKI = 21_000, 8_800, 28_000  # a thousandth of the paper's targets
 @pytest.mark.parametrize(
     ("strategy", "targets", "steps", "settings", "figure"),
     [
-        ("exhaustive", NQ, 400, {"refresh": 80}, (1_680_000, 0)),  # "1.68B"
-        ("stochastic", NQ, 400, {"refresh": 80, "subset_size": 1_000}, (80_000, 0)),  # "80M"
+        ("exhaustive", NQ, 400, {"refreshes": 80}, (1_680_000, 0)),  # "1.68B"
+        ("stochastic", NQ, 400, {"refreshes": 80, "subset_size": 1_000}, (80_000, 0)),  # "80M"
         ("two-round", NQ, 400, {}, (21_000, 0)),
         # Two full refreshes, "42M"; and 80 times a twentieth as a sample.
-        ("dynnibal", NQ, 400, {"refresh": 80, "full_refreshes": 2}, (42_000, 80 * 1_050)),
+        ("dynnibal", NQ, 400, {"refreshes": 80, "full_refreshes": 2}, (42_000, 80 * 1_050)),
         ("corrected", NQ, 400, {}, (0, 0)),
-        ("exhaustive", MARCO, 400, {"refresh": 40}, (352_000, 0)),  # "352M"
-        ("exhaustive", WIKI, 200, {"refresh": 40}, (1_120_000, 0)),  # augmented: "1.1B"
+        ("exhaustive", MARCO, 400, {"refreshes": 40}, (352_000, 0)),  # "352M"
+        ("exhaustive", WIKI, 200, {"refreshes": 40}, (1_120_000, 0)),  # augmented: "1.1B"
     ],
 )
 def test_the_papers_counts(

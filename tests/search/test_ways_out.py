@@ -1,6 +1,7 @@
 """The appendix's two answers to a buffer that does not fit, against the literal recipe."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +11,11 @@ from unstale.cli.main import main
 from unstale.corrector.network import Corrector
 from unstale.miners.corrected import Corrected
 from unstale.miners.miner import Miner
+from unstale.miners.negatives import Negatives, build_negatives
 from unstale.search.added import Noise
 from unstale.search.draws import Gumbel, subset
 from unstale.search.exact import Exact
 from unstale.search.low_memory import RotatingSubset, StaleRerank
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import build_miner
 
 
 def case() -> tuple[torch.Tensor, torch.Tensor, Corrector, torch.Tensor]:
@@ -80,11 +80,12 @@ def test_a_buffer_that_does_not_fit_stays_on_disk(
 ) -> None:
     built: list[Miner] = []
 
-    def watched(strategy: str, recipe: Recipe) -> Miner:
-        built.append(build_miner(strategy, recipe))
-        return built[-1]
+    def watched(*given: Any, **more: Any) -> Negatives:
+        negatives = build_negatives(*given, **more)
+        built.append(negatives.miner)
+        return negatives
 
-    monkeypatch.setattr("unstale.training.job.build_miner", watched)
+    monkeypatch.setattr("unstale.training.prepare.build_negatives", watched)
     flags = "--steps 1 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --device cpu"
     where = ["--data", str(beir), "--model", str(bert_folder), "--output", str(tmp_path / "run")]
     for strategy in (name, "corrected"):

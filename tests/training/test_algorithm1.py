@@ -11,24 +11,53 @@ from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, embed_targets, preprocess
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.miners import Corrected, Filtered, Filters, InBatch, Mixed, Stale, Uniform
+from unstale.miners import (
+    Corrected,
+    FalseNegatives,
+    Filters,
+    Mined,
+    NegativeCounts,
+    Negatives,
+    Stale,
+)
+from unstale.miners.in_batch import InBatch
+from unstale.miners.uniform import Uniform
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.settings import TrainSettings
 
 
 def setup(
-    model: SentenceTransformer, dataset: RetrievalDataset, strategy: str, **options
+    model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    strategy: str,
+    *,
+    hard_negatives: int = 3,
+    free_negatives: int = 0,
+    filters: FalseNegatives | None = None,
+    noise: int | None = None,
+    **options,
 ) -> FreshNegativesLoss:
     tokens = target_tokens(model, dataset, progress=False)
     buffer = TargetBuffer([embed_targets(model, tokens, np.arange(len(tokens)))])
     torch.manual_seed(0)
     miner = {
         "in-batch": InBatch,
-        "stale": lambda: Stale(buffer),
-        "corrected": lambda: Corrected(buffer, Corrector(buffer.dim, (24,)), scale=20.0),
-        "mixed": lambda: Mixed(Stale(buffer), Uniform(len(buffer), 0), 2),
+        "stale": lambda: Stale(buffer, noise),
+        "corrected": lambda: Corrected(buffer, Corrector(buffer.dim, (24,)), noise=noise),
+        "mixed": lambda: Stale(buffer, noise),
     }[strategy]()
-    values = {"hard_negatives": 3} | options
-    return FreshNegativesLoss(model, miner, tokens, Positives(dataset, ["train"]), **values)
+    counts = NegativeCounts(hard_negatives, 2 if strategy == "mixed" else 0, free_negatives)
+    uniform = Uniform(len(buffer), 0) if counts.uniform else None
+    negatives = Negatives(miner, counts, filters=filters, uniform=uniform)
+    return FreshNegativesLoss(model, negatives, tokens, Positives(dataset, ["train"]), **options)
+
+
+def watch_mining(loss: FreshNegativesLoss) -> list[Mined]:
+    """Return a list that will hold what is mined; nothing is changed."""
+    mined: list[Mined] = []
+    plain = loss.negatives.mine
+    loss.negatives.mine = lambda *a: mined.append(plain(*a)) or mined[-1]
+    return mined
 
 
 def batch(model: SentenceTransformer, dataset: RetrievalDataset, size: int = 4):
@@ -69,16 +98,15 @@ def test_task_loss_is_the_truncated_softmax_as_written(
     loss = setup(static_model, dataset, strategy, share_candidates=share)
     features, labels = batch(static_model, dataset)
     positives = Positives(dataset, ["train"])
-    mined: list[torch.Tensor] = []
-    plain = loss.miner.mine
-    loss.miner.mine = lambda *a: mined.append(plain(*a)) or mined[-1]  # watch, change nothing
+    seen = watch_mining(loss)
     found = loss(features, labels)["task_loss"]
+    mined = torch.cat([seen[0].encoded, seen[0].uniform], dim=1)
 
     q = embed(static_model, dict(features[0]), "query", unit=True)
     expected = []
     for i, (query, label) in enumerate(labels.tolist()):
-        own = {label, *mined[0][i].tolist()}
-        union = {label for _, label in labels.tolist()} | set(mined[0].flatten().tolist())
+        own = {label, *mined[i].tolist()}
+        union = {label for _, label in labels.tolist()} | set(mined.flatten().tolist())
         known = set(positives(np.array([query]))[0].tolist()) - {label}
         candidates = sorted((union if share else own) - known)
         texts = dataset.targets.take(candidates)
@@ -137,9 +165,12 @@ def test_counts_the_targets_it_trains_on(
 def test_bad_settings_are_refused(
     static_model: SentenceTransformer, dataset: RetrievalDataset
 ) -> None:
-    for bad in ({"scale": 0.0}, {"hard_negatives": -1}, {"corrector_weight": -1.0}):
-        with pytest.raises(InputError, match="expected scale > 0"):
-            setup(static_model, dataset, "stale", **bad)
+    with pytest.raises(InputError, match=r"scale must be above 0, got 0\.0"):
+        setup(static_model, dataset, "stale", scale=0.0)
+    for name, bad in {"hard_negatives": -1, "corrector_weight": -1.0}.items():
+        flag = f"--{name.replace('_', '-')}"
+        with pytest.raises(InputError, match=f"{flag} must be at least 0.*, got {bad}"):
+            TrainSettings(strategy="stale", **{name: bad}).check(dataset, static_model)
 
 
 def test_what_a_filter_drops_is_no_negative_by_way_of_another_query(
@@ -157,8 +188,8 @@ def test_what_a_filter_drops_is_no_negative_by_way_of_another_query(
         queries=Texts.of(asked),
         qrels={"train": Qrels(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))},
     )
-    loss = setup(static_model, dataset, "stale", hard_negatives=2)
-    loss.miner = Filtered(loss.miner, Filters(max_score=0.95), reach=4)
+    filters = FalseNegatives(Filters(max_score=0.95), reach=4)
+    loss = setup(static_model, dataset, "stale", hard_negatives=2, filters=filters)
     found = loss([preprocess(static_model, asked, "query")], torch.tensor([[0, 0], [1, 1]]))
     q = embed(static_model, preprocess(static_model, asked, "query"), "query", unit=True)
     g = embed(static_model, preprocess(static_model, texts, "document"), "document", unit=True)
@@ -178,8 +209,8 @@ def test_what_a_filter_drops_is_no_negative_by_way_of_another_query(
 def test_a_query_left_with_no_negative_of_its_own_still_trains(
     static_model: SentenceTransformer, dataset: RetrievalDataset
 ) -> None:
-    loss = setup(static_model, dataset, "stale", share_candidates=False)
-    loss.miner = Filtered(loss.miner, Filters(max_score=-2.0), reach=120)
+    filters = FalseNegatives(Filters(max_score=-2.0), reach=120)
+    loss = setup(static_model, dataset, "stale", share_candidates=False, filters=filters)
     found = loss(*batch(static_model, dataset))["task_loss"]
     assert found == 0  # each softmax holds the label alone
     assert loss.record.counters.negatives_missing == 4 * 3

@@ -12,15 +12,20 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
-from unstale.miners import Corrected, InBatch, Mixed, Stale, Uniform
+from unstale.miners import Corrected, NegativeCounts, Negatives, Stale
+from unstale.miners.in_batch import InBatch
+from unstale.miners.uniform import Uniform
+from unstale.results import Example
 from unstale.search.low_memory import RotatingSubset
 from unstale.training import examples
 from unstale.training.examples import MinedExamples
 
 
-def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[dict]:
+def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[Example]:
     """Watch the corpus being encoded, and list."""
-    made = MinedExamples(model, miner, dataset, tokens, positives, **options)
+    beside = {"uniform": Uniform(120, 0)}  # which is not shown
+    negatives = Negatives(miner, NegativeCounts(4, 2, 0), **beside)
+    made = MinedExamples(model, negatives, dataset, tokens, positives, **options)
     for _ in made.watch(retrieve.fresh_chunks(model, tokens, progress=False)):
         pass
     return made.listed()
@@ -54,18 +59,18 @@ def test_lists_agree_with_brute_force(
     network = Corrector(16, (8,))
     with torch.no_grad():
         network.layers[1].weight.normal_(std=0.5)
-    miner = Mixed(Corrected(buffer, network, scale=20.0), Uniform(120, 0), 2)
+    miner = Corrected(buffer, network)
     found = mined_examples(static_model, miner, dataset, tokens, positives, queries=6, k=4)
-    assert len(found) == len({e["query"] for e in found}) == 6
+    assert len(found) == len({e.query for e in found}) == 6
     rows = torch.arange(120)
     fresh = embed_targets(static_model, tokens, rows.numpy())
     views = {"true": fresh, "stale": buffer[rows], "corrected": network(buffer[rows]).detach()}
     missed = 0
     for example in found:
-        query = embed_queries(static_model, [example["query"]])[0]
-        label = example["label"]["row"]
+        query = embed_queries(static_model, [example.query])[0]
+        label = example.label.row
         # In this world a query's row is the row of its only positive.
-        assert dataset.queries[label] == example["query"]
+        assert dataset.queries[label] == example.query
         others = rows[rows != label]
         place = {
             int(r): i
@@ -73,16 +78,16 @@ def test_lists_agree_with_brute_force(
         }
         for view, vectors in views.items():
             best = (vectors[others] @ query).topk(4)
-            assert [m["row"] for m in example[view]] == others[best.indices].tolist()
-            assert [m["score"] for m in example[view]] == pytest.approx(
+            assert [m.row for m in getattr(example, view)] == others[best.indices].tolist()
+            assert [m.score for m in getattr(example, view)] == pytest.approx(
                 best.values.tolist(), abs=1e-3
             )
-            assert [m["text"] for m in example[view]] == dataset.targets.take(
+            assert [m.text for m in getattr(example, view)] == dataset.targets.take(
                 others[best.indices].numpy()
             )
-        for m in (*example["stale"], *example["corrected"]):
-            assert m["true_rank"] == place[m["row"]]
-            missed += m["true_rank"] > 4
+        for m in (*example.stale, *example.corrected):
+            assert m.true_rank == place[m.row]
+            missed += m.true_rank > 4
     assert missed > 0  # the encoder did move
 
 
@@ -95,16 +100,16 @@ def test_only_caches_are_shown_and_only_their_views(
     positives = Positives(dataset, ["train"])
     assert mined_examples(static_model, InBatch(), dataset, tokens, positives) == []
     first = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, queries=3)
-    assert [len(e["true"]) for e in first] == [5, 5, 5]
-    assert [e["corrected"] for e in first] == [[], [], []]
+    assert [len(e.true) for e in first] == [5, 5, 5]
+    assert [e.corrected for e in first] == [[], [], []]
     again = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, queries=3)
     assert first == again
     other = mined_examples(static_model, Stale(buffer), dataset, tokens, positives, seed=1)
-    assert {e["query"] for e in other} != {e["query"] for e in first}
+    assert {e.query for e in other} != {e.query for e in first}
     everything = mined_examples(
         static_model, Stale(buffer), dataset, tokens, positives, queries=1, k=500
     )
-    assert len(everything[0]["true"]) == 119  # all but the label
+    assert len(everything[0].true) == 119  # all but the label
 
 
 def test_a_subset_smaller_than_k_does_not_fail_a_finished_run(
@@ -115,11 +120,11 @@ def test_a_subset_smaller_than_k_does_not_fail_a_finished_run(
     tokens, buffer = drifted
     network = Corrector(16, (8,))
     search = RotatingSubset(buffer, network, size=3, every=10, seed=0)
-    miner = Corrected(buffer, network, scale=20.0, search=search)
+    miner = Corrected(buffer, network, search=search)
     found = mined_examples(
         static_model, miner, dataset, tokens, Positives(dataset, ["train"]), step=4
     )
-    assert all(e["stale"] and not e["corrected"] for e in found)
+    assert all(e.stale and not e.corrected for e in found)
 
 
 def test_what_was_searched_in_the_stale_view_is_not_called_corrected(
@@ -129,13 +134,13 @@ def test_what_was_searched_in_the_stale_view_is_not_called_corrected(
 ) -> None:
     tokens, buffer = drifted
     positives = Positives(dataset, ["train"])
-    miner = Corrected(buffer, Corrector(16, (8,)), scale=20.0)
+    miner = Corrected(buffer, Corrector(16, (8,)))
     (one,) = mined_examples(static_model, miner, dataset, tokens, positives, queries=1)
-    assert one["corrected"]
+    assert one.corrected
     miner.trusted.fill_(False)  # as when the meter finds the corrector worse than none
     (one,) = mined_examples(static_model, miner, dataset, tokens, positives, queries=1)
-    assert one["stale"]
-    assert not one["corrected"]
+    assert one.stale
+    assert not one.corrected
 
 
 def test_texts_are_cut(
@@ -149,5 +154,5 @@ def test_texts_are_cut(
     (one,) = mined_examples(
         static_model, Stale(buffer), dataset, tokens, Positives(dataset, ["train"]), queries=1
     )
-    cut = [one["query"], one["label"]["text"], *(m["text"] for m in one["true"] + one["stale"])]
+    cut = [one.query, one.label.text, *(m.text for m in one.true + one.stale)]
     assert {len(text) for text in cut} == {9}

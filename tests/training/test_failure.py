@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from unstale.cli.main import main
-from unstale.miners import AutoRefreshed, Corrected
+from unstale.miners import Corrected
+from unstale.miners.auto_refresh import AutoRefreshed
 from unstale.miners.corrected import worse_than_stale
 from unstale.training.meter import Freshness
 from unstale.training.trainer import FreshTrainer
@@ -34,7 +35,7 @@ def poison(what: str, trainer: FreshTrainer) -> None:
     elif what == "fresh embeddings":
         tower = trainer.model[0].sub_modules["document"]
         next(tower.parameters()).data.fill_(float("nan"))
-    elif what == "the corrector's loss":
+    elif what == "the corrector loss":
         next(trainer.fresh_loss.miner.parameters()).data.fill_(float("nan"))
     else:  # a gradient
         weight = next(
@@ -48,7 +49,7 @@ def poison(what: str, trainer: FreshTrainer) -> None:
     [
         "query embeddings",
         "fresh embeddings",
-        "the corrector's loss",
+        "the corrector loss",
         "the encoders' gradient",
         "the corrector's gradient",
     ],
@@ -107,24 +108,23 @@ def test_noise_is_borne_while_nothing_has_drifted() -> None:
 def test_a_harmful_corrector_is_warned_of_and_left_out(
     fallback: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tests.miners.test_contract import batch, recipe
+    from tests.materials import small_miner
+    from tests.miners.test_contract import batch
 
-    from unstale.training.strategies import build_miner
-
-    made = recipe(memory=False, fallback=fallback)
-    miner = build_miner("corrected", made)
+    made = {"memory": False, "fallback": fallback}
+    miner = small_miner("corrected", **made)
     assert isinstance(miner, Corrected)
     with torch.no_grad():
         for weight in miner.parameters():
             weight.normal_(std=3.0)  # a corrector gone wild
-    stale = build_miner("stale", made).mine(batch(), 6)
+    stale = small_miner("stale", **made).mine(batch(), 6)
     wild = miner.mine(batch(), 6)
     assert not torch.equal(wild, stale)
     with caplog.at_level(logging.WARNING):
-        miner.heed(reading(9.0, 0.1))
+        miner.observe(reading(9.0, 0.1))
     assert "the corrector does worse than none (KL 9 against 0.2" in caplog.text
     assert torch.equal(miner.mine(batch(), 6), stale if fallback else wild)
-    miner.heed(reading(0.1, 0.9))  # it has recovered
+    miner.observe(reading(0.1, 0.9))  # it has recovered
     assert torch.equal(miner.mine(batch(), 6), wild)
 
 
@@ -133,11 +133,11 @@ def test_auto_refresh_re_embeds_when_the_reading_is_bad_and_only_once() -> None:
 
     fresh = torch.randn(10, 4)
     miner = AutoRefreshed(TargetBuffer([torch.zeros(10, 4)]), below=0.9)
-    miner.heed(Freshness(1, 1.0, None, 0.0, None, 0.95, None))
+    miner.observe(Freshness(1, 1.0, None, 0.0, None, 0.95, None))
     assert miner.refresh(1, lambda rows: fresh[rows]).refreshed == 0
-    miner.heed(Freshness(2, 1.0, None, 0.0, None, 0.85, None))
+    miner.observe(Freshness(2, 1.0, None, 0.0, None, 0.85, None))
     assert miner.refresh(3, lambda rows: fresh[rows]).refreshed == 10
-    assert torch.equal(miner.view(torch.arange(10)).stale, fresh)
+    assert torch.equal(miner.view(torch.arange(10), 3).stale, fresh)
     assert miner.refresh(4, lambda rows: fresh[rows]).refreshed == 0
 
 

@@ -15,7 +15,8 @@ from unstale.data.dataset import ByQuery, Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, preprocess
 from unstale.encoders.load import silence_dropout
 from unstale.errors import InputError
-from unstale.miners import Given, InBatch, Mixed, Queries
+from unstale.miners import Queries
+from unstale.miners.given import draw_given
 from unstale.training.job import train
 
 
@@ -44,7 +45,7 @@ def test_gradcache_has_the_gradients_of_the_plain_loss(
     plain, expected = gradients(loss, *examples)
     assert len(calls) == 2
     calls.clear()
-    loss.mini_batch_size = 3
+    loss.encoding = loss.encoding._replace(mini_batch_size=3)
     cached, found = gradients(loss, *examples)
     assert max(calls) == 3
     assert sum(calls) == 2 * (7 + loss.record.counters.targets_trained // 2)  # each text twice
@@ -125,11 +126,11 @@ def test_given_negatives_stand_beside_mined_ones(
     """Drawn anew each step, none twice, -1 where a query has too few; never a positive's twin."""
     # Query 0 was given 4, 5, 6; query 1 was given 7, and 8, which has the text of its positive.
     pairs = np.array([[0, 4], [0, 5], [0, 6], [1, 7], [1, 8]])
-    given = Given(ByQuery(pairs, queries=3), seed=0)
+    given = ByQuery(pairs, queries=3)
     drawn = set()
     for step in range(20):
         queries = Queries(torch.zeros(3, 2), torch.arange(3), torch.tensor([[0], [8], [2]]), step)
-        rows = given.mine(queries, 2)
+        rows = draw_given(given, queries, 2, seed=0)
         assert len(set(rows[0].tolist())) == 2
         assert sorted(rows[1].tolist()) == [-1, 7]
         assert rows[2].tolist() == [-1, -1]
@@ -140,7 +141,7 @@ def test_given_negatives_stand_beside_mined_ones(
     labels = dataset.split("train").pairs[:2]
     other = int(dataset.split("train").pairs[5, 1])
     negatives = ByQuery(np.array([[labels[0, 0], other]]), len(dataset.queries))
-    loss.miner = Mixed(InBatch(), Given(negatives, 0), 1)
+    loss.negatives.given, loss.negatives.given_count = negatives, 1
     features, _ = batch(static_model, dataset, size=2)
     found = loss(features, torch.from_numpy(labels))["task_loss"]
     q = embed(
@@ -236,8 +237,8 @@ def test_a_run_takes_them_all_and_its_card_tells(
     assert stored["beside:log"] != torch.tensor(20.0).log()
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| recall@10 " in card
-    assert f"{result['metrics']['ndcg@10']:.4f}".rstrip("0") in card
+    assert f"{result.metrics['ndcg@10']:.4f}".rstrip("0") in card
     assert '"strategy": "corrected"' in card
     assert "Freshness of the negatives at step 2" in card
-    with pytest.raises(InputError, match="came with no negatives"):
+    with pytest.raises(InputError, match="has no negatives of its own to take 1 from"):
         train(dataset, static_model, tmp_path / "none", given_negatives=1, **options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tests.training.test_algorithm1 import batch, setup
+from tests.training.test_algorithm1 import batch, setup, watch_mining
 from torch import Tensor
 from torch.nn import functional
 
@@ -14,7 +14,10 @@ from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, preprocess
 from unstale.encoders.load import load_encoder, tower_modules
 from unstale.errors import InputError
-from unstale.training.settings import negatives
+from unstale.miners import Queries
+from unstale.training.candidates import choose_candidates
+from unstale.training.record import Counters
+from unstale.training.settings import TrainSettings
 
 
 @pytest.fixture
@@ -38,15 +41,13 @@ def test_free_negatives_teach_queries_and_only_queries(
         for weights in loss.miner.parameters():
             weights.add_(0.05 * torch.randn_like(weights))
     features, labels = batch(model, dataset)
-    mined: list[Tensor] = []
-    plain = loss.miner.mine
-    loss.miner.mine = lambda *a: mined.append(plain(*a)) or mined[-1]  # watch, change nothing
+    mined = watch_mining(loss)
     found = loss([dict(features[0])], labels)["task_loss"]
 
     targets = dataset.targets.take(labels[:, 1].tolist())
     f = embed(model, dict(features[0]), "query", unit=True)
     g = embed(model, preprocess(model, targets, "document"), "document", unit=True)
-    extra = sorted(set(mined[0].flatten().tolist()) - set(labels[:, 1].tolist()))
+    extra = sorted(set(mined[0].free.flatten().tolist()) - set(labels[:, 1].tolist()))
     assert extra, "nothing was free"
     view = lambda rows: loss.miner.network(loss.miner.buffer[rows]).detach()  # noqa: E731
     distinct = labels[:, 1].unique(return_inverse=True)
@@ -59,7 +60,7 @@ def test_free_negatives_teach_queries_and_only_queries(
     # By hand, one query at a time; known positives are nobody's negatives.
     expected = []
     for i, (query, label) in enumerate(labels.tolist()):
-        known = set(loss._positives(labels[i : i + 1, 0].numpy())[0].tolist()) - {label}
+        known = set(loss.positives(labels[i : i + 1, 0].numpy())[0].tolist()) - {label}
         rows = [*labels[:, 1].tolist(), *extra]
         keep = [n for n, row in enumerate(rows) if row not in known and rows.index(row) == n]
         every = torch.cat([g.detach(), free])[keep]
@@ -138,9 +139,17 @@ def test_the_first_are_encoded_and_the_next_are_free(
     model: SentenceTransformer, dataset: RetrievalDataset
 ) -> None:
     loss = setup(model, dataset, "mixed", hard_negatives=1, free_negatives=2)
-    encoded, free = loss._without_free(torch.tensor([[10, 20, 30, 40, 50]]))
-    assert encoded.tolist() == [[10, 40, 50]]  # the hardest, and the uniform ones
-    assert free.tolist() == [[20, 30]]
+    loss.miner.mine = lambda queries, k: torch.tensor([[10, 20, 30][:k]])
+    loss.negatives.uniform.mine = lambda queries, k: torch.tensor([[40, 50][:k]])
+    none = torch.full((1, 1), -1)
+    mined = loss.negatives.mine(Queries(torch.zeros(1, 16), torch.zeros(1, dtype=int), none, 0))
+    assert mined.encoded.tolist() == [[10]]  # the hardest
+    assert mined.free.tolist() == [[20, 30]]
+    assert mined.uniform.tolist() == [[40, 50]]  # encoded, too
+    label, seen = torch.tensor([7]), Counters()
+    asked = Queries(torch.zeros(1, 16), torch.zeros(1, dtype=int), none, 0)
+    chosen = choose_candidates(loss.negatives, asked, label, seen, shared=True)
+    assert (chosen.rows.tolist(), chosen.free.tolist()) == ([7, 10, 40, 50], [20, 30])
 
 
 def test_an_untrusted_corrector_is_not_taught_by_either(
@@ -151,16 +160,22 @@ def test_an_untrusted_corrector_is_not_taught_by_either(
         for weights in miner.parameters():
             weights.add_(torch.randn_like(weights))
     rows = torch.arange(5)
-    assert torch.equal(miner.view(rows).searched, miner.view(rows).corrected)
+    assert torch.equal(miner.view(rows, 0).searched, miner.view(rows, 0).corrected)
     miner.trusted.fill_(False)
-    assert torch.equal(miner.view(rows).searched, miner.buffer[rows])
+    assert torch.equal(miner.view(rows, 0).searched, miner.buffer[rows])
 
 
-def test_numbers_of_negatives() -> None:
-    assert negatives("corrected", None, None, None) == (4, 1, 0)  # the paper's way
-    assert negatives("corrected-free", None, None, None) == (0, 0, 4)
-    assert negatives("corrected-free", 2, None, 8) == (2, 0, 8)
+def test_numbers_of_negatives(static_model: SentenceTransformer, dataset: RetrievalDataset) -> None:
+    def counts(strategy: str, hard: int | None, uniform: int | None, free: int | None):
+        settings = TrainSettings(
+            strategy=strategy, hard_negatives=hard, uniform_negatives=uniform, free_negatives=free
+        )
+        return settings.check(dataset, static_model).counts
+
+    assert counts("corrected", None, None, None) == (4, 1, 0)  # the paper's way
+    assert counts("corrected-free", None, None, None) == (0, 0, 4)
+    assert counts("corrected-free", 2, None, 8) == (2, 0, 8)
     with pytest.raises(InputError, match="in-batch cannot have free negatives"):
-        negatives("in-batch", None, None, 4)
-    with pytest.raises(InputError, match="not -1"):
-        negatives("stale", -1, None, None)
+        counts("in-batch", None, None, 4)
+    with pytest.raises(InputError, match="got -1"):
+        counts("stale", -1, None, None)

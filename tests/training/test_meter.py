@@ -10,7 +10,8 @@ from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.tokenise import target_tokens
-from unstale.miners import Corrected, InBatch, Queries, Stale
+from unstale.miners import Corrected, Queries, Stale
+from unstale.miners.in_batch import InBatch
 from unstale.training.meter import Meter
 
 
@@ -21,8 +22,8 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
     meter = Meter(dataset, dataset.split("train").pairs, tokens, scale=20.0, queries=16, targets=60)
     assert len(set(meter.rows.tolist())) == 60
-    miner = Corrected(buffer, Corrector(16, (8,)), scale=20.0)
-    fresh = meter.read(static_model, miner, 0)
+    miner = Corrected(buffer, Corrector(16, (8,)))
+    fresh = meter.read(static_model, miner, 0, 0)
     assert fresh is not None
     assert fresh.cosine_stale == pytest.approx(1, abs=1e-5)
     assert fresh.kl_stale == pytest.approx(0, abs=1e-5)
@@ -30,14 +31,14 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     with torch.no_grad():
         weight = static_model[0].embedding.weight
         weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-    stale = meter.read(static_model, miner, 5)
+    stale = meter.read(static_model, miner, 5, 4)
     assert stale is not None
     assert stale.cosine_stale < 0.9
     assert stale.kl_stale > 0.1
     assert stale.overlap_stale < 0.9
     assert stale.cosine_corrected == stale.cosine_stale  # h is still the identity
-    assert meter.read(static_model, InBatch(), 5) is None
-    only_stale = meter.read(static_model, Stale(buffer), 5)
+    assert meter.read(static_model, InBatch(), 5, 4) is None
+    only_stale = meter.read(static_model, Stale(buffer), 5, 4)
     assert only_stale is not None
     assert only_stale.kl_corrected is None
     assert "freshness/kl_corrected" not in only_stale.logs()
@@ -53,21 +54,22 @@ def test_on_known_drift_the_corrector_lowers_kl_and_mines_more_of_the_true_top_k
     with torch.no_grad():
         drift.layers[1].weight.normal_(std=0.25)
     fresh, queries = drift(stale).detach(), torch.randn(300, d)
-    miner = Corrected(TargetBuffer([stale]), Corrector(d, (8 * d,)), scale=1.0)
+    miner = Corrected(TargetBuffer([stale]), Corrector(d, (8 * d,)))
     optimizer = torch.optim.Adam(miner.parameters(), lr=3e-3)
+
+    batch = Queries(queries, torch.arange(300), torch.full((300, 1), -1), 0)
 
     def kl(cached: torch.Tensor) -> float:
         p, q = (torch.log_softmax(queries @ t.T, dim=1) for t in (fresh, cached))
         return (p.exp() * (p - q)).sum(1).mean().item()
 
     def seen(other) -> float:
-        batch = Queries(queries, torch.arange(300), torch.full((300, 1), -1), 0)
         found, true = other.mine(batch, 20), (queries @ fresh.T).topk(20).indices
         return (true[:, :, None] == found[:, None, :]).any(2).float().mean().item()
 
     for _ in range(400):
         rows = torch.randperm(n)[:100]
-        some = queries[torch.randperm(300)[:16]]
+        some = batch._replace(vectors=queries[torch.randperm(300)[:16]])
         optimizer.zero_grad()
         miner.loss(some, fresh[rows], rows, None).backward()
         optimizer.step()

@@ -10,14 +10,14 @@ from tests.kill import Killer, results, weights
 
 from unstale.cli.main import main
 from unstale.integrity import seal
-from unstale.training.strategies import STRATEGIES
+from unstale.miners import strategies
 
 STEP = "unstale.training.algorithm1:FreshNegativesLoss.forward"
 SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
 --probe-targets 40 --learning-rate 1e-2 --layers 1 --towers separate --save-steps 2 --eval-steps 3
---refresh 2 --subset-size 40 --refresh-below 0.99 --device cpu"""
+--refreshes 2 --subset-size 40 --refresh-below 0.99 --device cpu"""
 
-CASES = {name: ["--strategy", name] for name in STRATEGIES} | {
+CASES = {name: ["--strategy", name] for name in strategies()} | {
     "sampled": ["--sampling", "gumbel"],
     "rolling": ["--search", "rolling"],
     "ivf": ["--search", "ivf"],
@@ -130,7 +130,7 @@ def test_the_last_good_checkpoints_are_kept_and_a_torn_one_is_skipped(
     assert main(["train", "--resume", "--output", str(run)]) == 0
     assert "skipping the checkpoint" in caplog.text
     assert "optimizer.pt is damaged" in caplog.text
-    assert "going on from" in caplog.text
+    assert "resuming from" in caplog.text
     assert "checkpoint-4" in caplog.text
     assert results(run) == results(never_killed)
 
@@ -205,7 +205,7 @@ def test_going_on_with_other_data_is_refused(
     lines = (data / "queries.jsonl").read_text().splitlines()
     (data / "queries.jsonl").write_text("\n".join(lines).replace("which river", "what river"))
     assert main(["train", "--resume", "--output", str(run)]) == 2
-    assert "its queries were others" in capsys.readouterr().err
+    assert "queries changed since" in capsys.readouterr().err
 
 
 def test_the_choice_of_a_search_is_fixed_at_the_start(

@@ -131,12 +131,12 @@ def test_a_checkpoint_restores_corrector_and_optimizer(
     options = SMALL | {"save_steps": 3}
     train(dataset, start(), tmp_path / "run", **options)
     saved = load_file(tmp_path / "run" / "checkpoints" / "checkpoint-3" / "miner.safetensors")
-    assert saved["miner.network.layers.1.weight"].abs().max() > 0  # learnt, and saved
+    assert saved["network.layers.1.weight"].abs().max() > 0  # learnt, and saved
     state = torch.load(
         tmp_path / "run" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True
     )
     shapes = {tuple(s["exp_avg"].shape) for s in state["state"].values()}
-    assert tuple(saved["miner.network.layers.1.weight"].shape) in shapes
+    assert tuple(saved["network.layers.1.weight"].shape) in shapes
     assert not list((tmp_path / "run").rglob("training_args.bin"))  # nothing of ours is pickled
 
 
@@ -162,7 +162,7 @@ def test_the_trained_folder_is_plain_sentence_transformers_with_the_same_metrics
     best = (queries @ targets.T).topk(100, dim=1)
     from unstale.search.best import TopK
 
-    assert means(measure(qrels, qrels.query_rows, TopK(*best))) == pytest.approx(result["metrics"])
+    assert means(measure(qrels, qrels.query_rows, TopK(*best))) == pytest.approx(result.metrics)
 
 
 def test_freezing_needs_separate_towers_and_freezes_one(
@@ -190,20 +190,20 @@ def test_mixed_precision_leaves_search_and_losses_in_full(
     half = train(dataset, start(), tmp_path / "half", **options)
     full = train(dataset, start(), tmp_path / "full", **SMALL | {"steps": 3})
     assert load_file(tmp_path / "half" / "corrector.safetensors").keys()
-    first, second = (r["freshness"][-1]["kl_stale"] for r in (half, full))
+    first, second = (r.freshness[-1]["kl_stale"] for r in (half, full))
     assert first == pytest.approx(second, rel=0.2)
     assert first != second  # the encoders did run in half precision
 
 
 def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> None:
     result = train(dataset, start(), tmp_path / "run", **SMALL | {"steps": 60})
-    assert result["metrics"]["ndcg@10"] > result["initial_metrics"]["ndcg@10"] + 0.1
-    assert result["targets_reembedded"] == 0
-    assert result["targets_embedded"] == 120
+    assert result.metrics["ndcg@10"] > result.initial_metrics["ndcg@10"] + 0.1
+    assert result.targets_reembedded == 0
+    assert result.targets_embedded == 120
     tokens = target_tokens(start(), dataset, progress=False)
     rows = dataset.split("test").query_rows
     found = retrieve(start(), dataset, rows, fresh_chunks(start(), tokens, progress=False))
-    assert means(measure(dataset.split("test"), rows, found)) == result["initial_metrics"]
+    assert means(measure(dataset.split("test"), rows, found)) == result.initial_metrics
 
 
 @pytest.mark.parametrize("search", ["rolling", "exact"])
@@ -211,7 +211,7 @@ def test_a_search_that_is_not_exact_says_how_near_it_is(
     start, dataset: RetrievalDataset, tmp_path: Path, search: str
 ) -> None:
     options = SMALL | {"steps": 16, "search": search, "meter_steps": 8}
-    found = train(dataset, start(), tmp_path / "run", **options)["searched"]
+    found = train(dataset, start(), tmp_path / "run", **options).searched
     if search == "exact":
         assert not found
         return

@@ -12,7 +12,7 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
 from unstale.rag.settings import Fusion, Likelihood, RagSettings
 from unstale.settings import Sampling
-from unstale.training.settings import Checked, check_buffer, check_mining, default_rate
+from unstale.training.settings import Checked, check_buffer, check_mining, chosen_rate
 
 
 def rag_strategies() -> dict[str, Strategy]:
@@ -71,7 +71,7 @@ def check_rag(
         strategy=strategy,
         counts=NegativeCounts(k if strategy.caches else 0, uniform=0, free=0),
         batch_size=batch_size,
-        learning_rate=settings.learning_rate or default_rate(retriever),
+        learning_rate=chosen_rate(settings, retriever),
         scale=settings.scale or (20.0 if is_cosine(retriever) else 1.0),
         made_by=made_by,
     )

@@ -42,7 +42,7 @@ class MinedExamples:
         k: How many targets to list for each.
         seed: Chooses the queries.
         step: Completed steps, which key what the miner draws.
-        scale: The paper's beta, for a miner that samples.
+        scale: The paper's beta, by which a miner that samples weighs its noise.
     """
 
     @torch.no_grad()

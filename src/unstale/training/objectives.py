@@ -39,8 +39,8 @@ class SoftmaxScale(nn.Module):
         return self.log.exp()
 
     def value(self) -> float:
-        """Return the scale as a number, for what does not train it: corrector, noise, meter."""
-        return self.start if self.log is None else float(self.log.exp())
+        """Return the scale as a number, for what does not train it: the corrector and the noise."""
+        return self.start if self.log is None else float(self.log.detach().exp())
 
 
 @final

@@ -77,7 +77,7 @@ class TrainSettings(TrainSections):
             strategy=strategy,
             counts=counts,
             batch_size=batch_size,
-            learning_rate=settings.learning_rate or default_rate(model),
+            learning_rate=chosen_rate(settings, model),
             scale=settings.scale or (20.0 if is_cosine(model) else 1.0),
             made_by=made_by,
             cross_encoder=cross_encoder,
@@ -175,8 +175,10 @@ def without_effect(settings: MiningSettings, names: Sequence[str]) -> list[str]:
     return said
 
 
-def default_rate(model: SentenceTransformer) -> float:
-    """Choose the encoders' learning rate: static embeddings bear, and need, a far greater one."""
+def chosen_rate(settings: MiningSettings, model: SentenceTransformer) -> float:
+    """Return the encoders' learning rate: static embeddings bear, and need, a far greater one."""
+    if settings.learning_rate is not None:  # it may be 0, which trains the corrector alone
+        return settings.learning_rate
     return 1e-3 if _is_static(model) else 2e-5
 
 
