@@ -1,20 +1,17 @@
 """What does a strategy embed in a run? Its real miner, asked after every step."""
 
 import torch
+from tests.materials import small_miner
 from torch import Tensor
 
-from unstale.buffer.buffer import TargetBuffer
 from unstale.miners import Embedded
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import build_miner
 
 
 def run_through(strategy: str, targets: int, steps: int, **settings: int) -> Embedded:
     """Add up what a run counts, as the trainer's callback does; the encoder is a stub."""
-    torch.manual_seed(0)
-    buffer = TargetBuffer([torch.randn(targets, 2)])
-    recipe = Recipe(targets=targets, buffer=buffer, steps=steps, rank=1, **settings)
-    miner = build_miner(strategy, recipe)
+    zeros = {"subset_size": 0, "sample_size": 0}  # a twentieth
+    made = zeros | {"steps": steps, "rank": 1, "seed": 0} | settings
+    miner = small_miner(strategy, targets=targets, dim=2, **made)
 
     def embed(rows: Tensor) -> Tensor:
         return torch.ones(1, 2).expand(len(rows), 2)
