@@ -26,7 +26,8 @@ def test_the_script_writes_what_the_command_writes(
     argv = [str(SCRIPT), str(old), str(beir), str(bert_folder), "100", str(new)]
     monkeypatch.setattr(sys, "argv", argv)
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    *measures, path = capsys.readouterr().out.splitlines()
+    *measures, verdict, path = capsys.readouterr().out.splitlines()
+    assert "Advice: " in verdict
     assert [line.partition(":")[0] for line in measures] == ["cosine", "overlap@10", "recall@10"]
     every = torch.arange(120)
     told, made = (TargetBuffer.open(p)[every] for p in (next(tmp_path.glob("told/v*")), Path(path)))
