@@ -31,6 +31,7 @@ from unstale.training.job import train
 
 EVERY = 50
 PROBE = 256
+SCALE = 20.0
 VARIANTS = {  # name: (hidden, learning rate, loss, anchor, memory)
     "paper (ce)": ((768,), 1e-3, "ce", 0.0, False),
     "paper, rate x 3": ((768,), 3e-3, "ce", 0.0, False),
@@ -64,7 +65,7 @@ def record(data: str, steps: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], 
     def watched(self: FreshNegativesLoss, features, labels):
         snapshot(self.record.step)
         inner = self.miner.loss
-        self.miner.loss = lambda q, f, r, w: seen.append((q, f, r)) or inner(q, f, r, w)
+        self.miner.loss = lambda q, f, r, w: seen.append((q.vectors, f, r)) or inner(q, f, r, w)
         try:
             return plain(self, features, labels)
         finally:
@@ -73,7 +74,7 @@ def record(data: str, steps: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], 
     FreshNegativesLoss.forward = watched
     try:
         with tempfile.TemporaryDirectory() as folder:
-            options = {"strategy": "exhaustive", "refresh": 40, "eval_split": "dev"}
+            options = {"strategy": "exhaustive", "refreshes": 40, "eval_split": "dev"}
             train(dataset, model, Path(folder), steps=steps, meter_steps=steps, **options)
     finally:
         FreshNegativesLoss.forward = plain
@@ -95,7 +96,6 @@ def replay(seen: list, snapshots: dict, variant: tuple) -> dict[int, float]:
     miner = Corrected(
         TargetBuffer([stale]),
         Corrector(dim, hidden),
-        scale=20.0,
         loss=loss,
         anchor=anchor,
         memory=ResidualMemory(targets, dim, fade=steps) if memory else None,
@@ -105,15 +105,15 @@ def replay(seen: list, snapshots: dict, variant: tuple) -> dict[int, float]:
     for step, (queries, fresh, rows) in enumerate(seen):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, (step + 1) / 10) * (1 - step / steps)
-        nobody = torch.full((1, 1), -1)
-        miner.mine(Queries(queries[:1], torch.zeros(1, dtype=torch.long), nobody, step), 1)
+        nobody, which = torch.full((len(queries), 1), -1), torch.arange(len(queries))
+        asked = Queries(queries, which, nobody, step, SCALE)
         optimizer.zero_grad()
-        (10.0 * miner.loss(queries, fresh, rows, None)).backward()
+        (10.0 * miner.loss(asked, fresh, rows, None)).backward()
         torch.nn.utils.clip_grad_norm_(miner.parameters(), 1.0)
         optimizer.step()
         if step + 1 in snapshots:
             with torch.no_grad():
-                view = miner.view(torch.arange(targets)).corrected
+                view = miner.view(torch.arange(targets), step).corrected
             readings[step + 1] = overlap(*snapshots[step + 1], view)
     return readings
 

@@ -67,10 +67,10 @@ def took(dataset: RetrievalDataset, encoder: dict, buffer: Path, way: dict, top:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         entry = train(
             dataset, load_encoder(**encoder), Path(tempfile.mkdtemp(dir=top)), **way,
-            steps=STEPS, batch_size=BATCH, corrector_hidden=(HIDDEN,), buffer=buffer,
+            steps=STEPS, batch_size=BATCH, corrector_hidden=HIDDEN, buffer=buffer,
             meter_steps=1000, probe_queries=1, probe_targets=1, progress=False,
         )  # fmt: skip
-    spent = entry["seconds"]
+    spent = entry.seconds
     return (spent["training"] - spent["starting"] - spent["metering"]) / (STEPS - 1)
 
 

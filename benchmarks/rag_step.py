@@ -9,21 +9,20 @@ of forward passes by part, and of the backward pass and update together.
 import argparse
 import json
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from unstale.buffer.embed import open_or_embed
 from unstale.encoders.load import default_towers, load_encoder
-from unstale.encoders.tokenise import target_tokens
 from unstale.rag.algorithm2 import RetrieverReaderLoss
+from unstale.rag.check import check_rag
 from unstale.rag.load import load_questions
 from unstale.rag.reader import load_reader
+from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import build_miner
+from unstale.training.prepare import prepare
 
 
 def main() -> None:
@@ -74,20 +73,18 @@ class Run:
             if chosen.reader == "tiny"
             else load_reader(chosen.reader, max_length=chosen.reader_max_length)
         )
-        dataset = questions.dataset
-        tokens = target_tokens(retriever, dataset)
-        with tempfile.TemporaryDirectory() as folder:
-            cache, _ = open_or_embed(retriever, dataset.targets, tokens, None, Path(folder) / "b")
-            buffer = cache.in_memory("cpu")
-        recipe = Recipe(
-            len(tokens), buffer, chosen.steps,
-            corrector_hidden=(chosen.hidden,), batch_size=chosen.batch_size,
+        settings = RagSettings(
+            strategy=strategy, steps=chosen.steps, batch_size=chosen.batch_size, k=chosen.k,
+            corrector_hidden=chosen.hidden, eval_split="train",
         )  # fmt: skip
-        miner = build_miner(strategy, recipe)
+        checked = check_rag(settings, questions, retriever, reader)
+        rows = questions.rows("train")
+        trained = np.stack([rows, np.full_like(rows, -1)], axis=1)
+        prepared = prepare(retriever, questions.dataset, checked, None, trained)
         self.algorithm = RetrieverReaderLoss(
-            retriever, reader, miner, tokens, questions, k=chosen.k
+            retriever, reader, prepared.negatives.miner, prepared.tokens, questions, k=chosen.k
         )
-        self.rows = torch.from_numpy(questions.rows("train").copy())
+        self.rows = torch.from_numpy(rows.copy())
         self.size = chosen.batch_size
         self.optimizer = torch.optim.AdamW(self.algorithm.parameters(), lr=1e-5)
         self.seconds: list[float] = []

@@ -25,8 +25,8 @@ from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, fitted, t
 
 from unstale import FreshNegatives
 from unstale.files import write_json
+from unstale.miners import find_strategy
 from unstale.training.cells import parse_seeds
-from unstale.training.strategies import find_strategy
 
 BEFORE, AFTER = "stock script", "three lines changed"
 
@@ -34,7 +34,7 @@ BEFORE, AFTER = "stock script", "three lines changed"
 def after(bench: Benchmark, seed: int) -> dict:
     """Run the changed script."""
     chosen, clock = bench.chosen, Clock()
-    free = find_strategy(chosen.strategy).free
+    free = find_strategy(chosen.strategy).negatives.free
     set_seed(seed)
     model, began = bench.start(), time.perf_counter()
     with (

@@ -22,17 +22,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unstale.buffer.embed import open_or_embed
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.encoders.embed import embed_targets, preprocess
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.encoders.tokenise import target_tokens
-from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.recipe import Recipe
-from unstale.training.settings import negatives
-from unstale.training.start import default_batch, default_rate
-from unstale.training.strategies import STRATEGIES, build_miner
+from unstale.miners import strategies
+from unstale.training.job import make_loss
+from unstale.training.prepare import prepare
+from unstale.training.settings import TrainSettings
 
 WARM = 3
 SAMPLE = 1024
@@ -44,9 +44,9 @@ def main() -> None:
     model = encoder(chosen)
     tokens = target_tokens(model, dataset)
     with tempfile.TemporaryDirectory() as folder:
-        where = chosen.buffer or Path(folder, "buffer")
-        buffer = open_or_embed(model, dataset.targets, tokens, None, where)[0].in_memory("cpu")
-    runs = {name: Run(name, chosen, dataset, buffer) for name in chosen.strategies.split(",")}
+        buffer = chosen.buffer or Path(folder, "buffer")
+        embed_corpus(model, tokens, buffer, fingerprint(model, dataset.targets))
+        runs = {name: Run(name, chosen, dataset, buffer) for name in chosen.strategies.split(",")}
     refresh = []
     for step in range(chosen.rounds + WARM):
         for run in runs.values():
@@ -75,7 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     for name in chosen.strategies.split(","):
-        if name not in STRATEGIES or name == "exhaustive":
+        if name not in strategies() or name == "exhaustive":
             parser.error(f"--strategies {name}: not a strategy, or exhaustive, which is composed")
     if chosen.rounds < 1:
         parser.error(f"expected --rounds >= 1, not {chosen.rounds}")
@@ -104,25 +104,23 @@ class Run:
     """A training under one strategy, a step at a time."""
 
     def __init__(
-        self, strategy: str, chosen: argparse.Namespace, dataset: RetrievalDataset, buffer
+        self, strategy: str, chosen: argparse.Namespace, dataset: RetrievalDataset, buffer: Path
     ) -> None:
         torch.manual_seed(0)
         self.dataset, self.model = dataset, encoder(chosen)
-        self.labels = torch.from_numpy(dataset.split("train").pairs)
-        self.labels = self.labels[torch.randperm(len(self.labels))]
-        self.batch = chosen.batch_size or default_batch(self.model, len(self.labels))
-        count = negatives(strategy, chosen.hard_negatives, None, None)
-        recipe = Recipe(
-            len(dataset.targets), buffer, chosen.steps, corrector_hidden=(chosen.hidden,),
-            batch_size=self.batch, search=chosen.search, memory=chosen.memory,
-            uniform_negatives=count.uniform,
+        pairs = dataset.split("train").pairs
+        self.labels = torch.from_numpy(pairs)[torch.randperm(len(pairs))]
+        settings = TrainSettings(
+            strategy=strategy, steps=chosen.steps, batch_size=chosen.batch_size,
+            hard_negatives=chosen.hard_negatives, corrector_hidden=chosen.hidden,
+            memory=chosen.memory, search=chosen.search, buffer=buffer, eval_split="train",
         )  # fmt: skip
-        self.loss = FreshNegativesLoss(
-            self.model, build_miner(strategy, recipe), target_tokens(self.model, dataset),
-            Positives(dataset, ["train"]), hard_negatives=count.hard, free_negatives=count.free,
-        )  # fmt: skip
+        checked = settings.check(dataset, self.model)
+        self.batch = checked.batch_size
+        prepared = prepare(self.model, dataset, checked, None, pairs)
+        self.loss = make_loss(self.model, checked, prepared, Positives(dataset, ["train"]))
         own = list(self.loss.miner.parameters())
-        groups = [{"params": list(self.model.parameters()), "lr": default_rate(self.model)}]
+        groups = [{"params": list(self.model.parameters()), "lr": checked.learning_rate}]
         groups += [{"params": own, "lr": 1e-3}] if own else []
         self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0, fused=True)
         self.seconds: list[float] = []

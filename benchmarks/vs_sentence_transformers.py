@@ -51,11 +51,11 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import write_json
+from unstale.miners import find_strategy
 from unstale.report.markdown import markdown_table, percent
 from unstale.report.table import TERMINAL
 from unstale.training.cells import parse_seeds
 from unstale.training.job import train
-from unstale.training.strategies import find_strategy
 
 # What to tell the miner; None: nothing is mined.
 MARGINS = {"in-batch": None, "mined": 0.0, "mined, margin": 0.05, "large batch": None}
@@ -104,7 +104,7 @@ class Benchmark:
 
     def unstale(self, strategy: str, seed: int, steps: int) -> dict:
         model, chosen = self.start(), self.chosen
-        kind = "free_negatives" if find_strategy(strategy).free else "hard_negatives"
+        kind = "free_negatives" if find_strategy(strategy).negatives.free else "hard_negatives"
         with (
             tempfile.TemporaryDirectory() as folder,
             patch.dict(os.environ, UNSTALE_CACHE=folder),  # tokenising counts
@@ -115,9 +115,9 @@ class Benchmark:
                 **{kind: chosen.hard_negatives}, learning_rate=chosen.learning_rate,
                 eval_split=chosen.eval_split,
             )  # fmt: skip
-        spent = entry["seconds"]
+        spent = entry.seconds
         return {
-            "metrics": entry["metrics"],
+            "metrics": dict(entry.metrics),
             "seconds": spent["total"] - spent["evaluation"],
             "steps": steps,
             "seconds_a_step": (spent["training"] - spent["starting"]) / max(1, steps - 1),

@@ -20,19 +20,19 @@ METHODS = {
     # 20M, read as 40 refreshes of half a million.
     "stochastic": Method(
         "stochastic",
-        {"subset-size": 500_000, "refresh": REFRESHES},
+        {"subset-size": 500_000, "refreshes": REFRESHES},
         {"t5": ("20M", "18.18 43.48 54.68 82.18")},
     ),
     # 8M, read as one refresh.
     "dynnibal": Method(
         "dynnibal",
-        {"full-refreshes": 1, "refresh": REFRESHES},
+        {"full-refreshes": 1, "refreshes": REFRESHES},
         {"t5": ("8M", "18.23 43.15 54.56 82.24")},
     ),
     "corrected": Method("corrected", {}, {"t5": ("0", "17.07 40.78 51.56 79.29")}),
     "exhaustive": Method(
         "exhaustive",
-        {"refresh": REFRESHES},
+        {"refreshes": REFRESHES},
         {"t5": ("352M", "18.18 44.97 55.58 83.69")},
     ),
 }

@@ -20,10 +20,10 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 from tqdm import tqdm
 
-from experiments.studies import declare
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from experiments.studies.synthetic import DIM, SCALE, World, make_world
+from unstale.declare import setting
 
 BOUND = 1.0  # of the loss
 BALL = 3.0  # the class H: correctors whose weight matrices have at most this Frobenius norm each
@@ -39,12 +39,19 @@ EMD_TARGETS = 100  # the Euclidean Wasserstein distance is solved over so many l
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    seed: int = declare.seed("The seed of worlds, samples, signs and correctors.")
-    queries: int = declare.count(3, "The queries to average over, each a theorem of its own.")
-    epochs: int = declare.count(300, "The number of epochs of every fit.")
-    signs: int = declare.count(4, "The draws of random signs for the Rademacher complexity.")
+    Args:
+        seed: The seed of worlds, samples, signs and correctors.
+        queries: The queries to average over, each a theorem of its own.
+        epochs: The number of epochs of every fit.
+        signs: The draws of random signs for the Rademacher complexity.
+    """
+
+    seed: int = setting(0, least=0)
+    queries: int = setting(3, least=1)
+    epochs: int = setting(300, least=1)
+    signs: int = setting(4, least=1)
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:

@@ -5,24 +5,26 @@ an interruption.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 
-from experiments.studies import declare
 from experiments.studies.grid_table import Paper, make_rows, write_tables
 from experiments.studies.study import Draw, Study
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
+from unstale.declare import changed, setting
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.errors import InputError
-from unstale.training.cells import Cell, Finished, check_cell, embed_once, run_cells, training
-from unstale.training.settings import hidden_widths
+from unstale.results import RunResult
+from unstale.training.cells import Cell, Finished, embed_once, parse_seeds, run_cells
+from unstale.training.job import train
+from unstale.training.settings import TrainSettings
 
-Variant = Mapping[str, Any]  # settings of `train`
+Variant = Mapping[str, Any]  # names of TrainSettings, and the values that replace the defaults
 Key = tuple[str, str, int]  # start, variant and seed of a cell
 Load = Callable[[], SentenceTransformer]
 AS_IT_IS = "as it is"
@@ -33,18 +35,27 @@ ENCODER_FLAGS = (
 )  # fmt: skip
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class GridSettings:
-    """The settings of every grid."""
+    """The settings of every grid.
 
-    data: str = declare.text("docstrings", "A dataset in any format that unstale reads.")
-    model: str = declare.text("tiny", "`tiny`, a model folder, or a hub name.")
-    seeds: tuple[int, ...] = declare.seeds((0, 1), "Every variant is trained once for each seed.")
-    steps: int = declare.count(300, "The optimizer steps of a training.")
-    split: str = declare.text("dev", "The split to measure; a study chooses, so not `test`.")
-    train: Variant = declare.mapping("Flags of `unstale train`; what a variant sets wins.")
-    more: Mapping[str, Variant] = declare.mappings("Further variants, each with such flags.")
+    Args:
+        data: A dataset in any format that unstale reads.
+        model: `tiny`, a model folder, or a hub name.
+        seeds: Every variant is trained once for each seed; several are separated by commas.
+        steps: The optimizer steps of a training.
+        split: The split to measure; a study chooses, so not `test`.
+        train: Flags of `unstale train`; what a variant sets wins.
+        more: Further variants, each with such flags.
+    """
+
+    data: str = "docstrings"
+    model: str = "tiny"
+    seeds: int | str = "0,1"
+    steps: int = setting(300, least=1)
+    split: str = "dev"
+    train: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @final
@@ -54,7 +65,7 @@ class Grid:
 
     Args:
         name: What `unstale experiment` calls it.
-        variants: By label, the settings of `train` that set a variant apart.
+        variants: By label, the settings that set a variant apart.
         draw: Makes figure.png of the results.
         references: Labels that the others are tested against.
         paper: What the paper found.
@@ -75,39 +86,33 @@ class Grid:
 
     def measure(self, output: Path, settings: GridSettings) -> dict[str, Any]:
         """Train every cell that is not finished; write table.md."""
-        variants = {**self.variants, **settings.more}
+        variants, seeds = {**self.variants, **settings.more}, parse_seeds(settings.seeds)
         _check_variants(variants)
         encoder = {k: v for k, v in settings.train.items() if k in ENCODER_FLAGS}
-        common = {"steps": settings.steps, "batch_size": 64, "eval_split": settings.split}
-        common |= {k: v for k, v in settings.train.items() if k not in encoder}
-        arguments = {label: _arguments({**common, **own}) for label, own in variants.items()}
-        dataset = load_dataset(settings.data)
-        load = _loader(settings.model, encoder)
-        first = load()
-        for each in arguments.values():
-            check_cell(dataset, first, each)
+        others = {k: v for k, v in settings.train.items() if k not in encoder}
+        common = TrainSettings(steps=settings.steps, batch_size=64, eval_split=settings.split)
+        common = changed(common, others)
+        chosen = {label: changed(common, own) for label, own in variants.items()}
+        dataset, load = load_dataset(settings.data), _loader(settings.model, encoder)
+        _check_all(dataset, load(), chosen.values())
 
         starts = self._make_starts(dataset, output, load, encoder, common)
         buffers = {start: output / "buffer" / _slug(start) for start in starts}
         embedding = {s: embed_once(dataset, loads(), buffers[s]) for s, loads in starts.items()}
-        keys = [(s, label, seed) for seed in settings.seeds for s in starts for label in variants]
-        cells = [
-            Cell(
-                folder=output / "cells" / _slug(start) / f"{_slug(label)}-{seed}",
-                name=f"{start}: {label}, seed {seed}",
-                train=training(
-                    dataset,
-                    starts[start],
-                    {"buffer": buffers[start], **arguments[label], "seed": seed},
-                ),
-            )
-            for start, label, seed in keys
-        ]
+        keys = [(s, label, seed) for seed in seeds for s in starts for label in variants]
+        cells = []
+        for start, label, seed in keys:
+            own = replace(chosen[label], seed=seed)
+            if own.buffer is None:
+                own = replace(own, buffer=buffers[start])
+            folder = output / "cells" / _slug(start) / f"{_slug(label)}-{seed}"
+            name = f"{start}: {label}, seed {seed}"
+            cells.append(Cell(folder, name, _training(dataset, starts[start], own)))
         done = dict(zip(keys, run_cells(cells, keep_models=False), strict=True))
         tables = {
             start: make_rows(
                 variants,
-                {v: {s: done[start, v, s] for s in settings.seeds} for v in variants},
+                {v: {s: done[start, v, s] for s in seeds} for v in variants},
                 self.references,
             )
             for start in starts
@@ -125,8 +130,8 @@ class Grid:
         dataset: RetrievalDataset,
         output: Path,
         load: Load,
-        encoder: Variant,
-        common: Variant,
+        encoder: Mapping[str, Any],
+        common: TrainSettings,
     ) -> dict[str, Load]:
         """Return how to load each start; train those that are the outcome of a training."""
         made = {}
@@ -135,8 +140,8 @@ class Grid:
                 made[start] = load
                 continue
             folder = output / "starts" / _slug(start)
-            arguments = _arguments({**common, **settings})
-            cell = Cell(folder, f"the start: {start}", training(dataset, load, arguments))
+            first = _training(dataset, load, changed(common, settings))
+            cell = Cell(folder, f"the start: {start}", first)
             list(run_cells([cell]))
             # Towers, layers and lengths were saved with it.
             again = {k: v for k, v in encoder.items() if k in ("device", "dropout")}
@@ -150,7 +155,7 @@ def _describe(settings: GridSettings, dataset: RetrievalDataset) -> dict[str, An
         "settings": {
             "data": dataset.name,
             "model": Path(settings.model).name,
-            "seeds": list(settings.seeds),
+            "seeds": parse_seeds(settings.seeds),
             "steps": settings.steps,
             "split": settings.split,
             "train": dict(settings.train),
@@ -166,7 +171,7 @@ def _gather(
     return {
         "cells": [
             {"start": start, "variant": label}
-            | {k: v for k, v in cell.entry.items() if k != "examples"}
+            | {k: v for k, v in cell.entry.to_json().items() if k != "examples"}
             for (start, label, _), cell in done.items()
         ],
         "summary": {
@@ -174,19 +179,29 @@ def _gather(
             for start, rows in tables.items()
             for row in rows
         },
-        "seconds": sum(cell.entry["seconds"]["total"] for cell in done.values()),
+        "seconds": sum(cell.entry.seconds["total"] for cell in done.values()),
     }
 
 
-def _loader(model: str, encoder: Variant) -> Load:
+def _check_all(
+    dataset: RetrievalDataset, model: SentenceTransformer, chosen: Iterable[TrainSettings]
+) -> None:
+    """Refuse settings that cannot work, before any cell is trained."""
+    known = None
+    for settings in chosen:
+        known = settings.check(dataset, model, known)
+
+
+def _training(
+    dataset: RetrievalDataset, load: Load, settings: TrainSettings
+) -> Callable[[Path, bool], RunResult]:
+    """Return how to train a cell, from an encoder that is loaded anew for it."""
+    return lambda folder, resume: train(dataset, load(), folder, settings, resume=resume)
+
+
+def _loader(model: str, encoder: Mapping[str, Any]) -> Load:
     settings = {"towers": default_towers(model), **encoder}
     return lambda: load_encoder(model, **settings)
-
-
-def _arguments(settings: Variant) -> dict[str, Any]:
-    """Return the arguments of `train`; a width may be given as a flag gives it."""
-    widths = {k: hidden_widths(v) for k, v in settings.items() if k == "corrector_hidden"}
-    return {**settings, **widths}
 
 
 def _check_variants(variants: Mapping[str, Variant]) -> None:

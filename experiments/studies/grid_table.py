@@ -10,6 +10,7 @@ from unstale.files import atomic_file
 from unstale.report.markdown import markdown_table, percent
 from unstale.report.summary import summarise
 from unstale.report.table import TERMINAL, p_text
+from unstale.results import RunResult
 from unstale.training.cells import Finished
 
 TESTED = "recall@10"  # the metric of p values and gaps in tables
@@ -42,39 +43,39 @@ def make_rows(
 def _row(
     label: str,
     settings: Mapping[str, Any],
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[RunResult],
     summary: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Gather what the runs of a variant, one a seed, measured and cost."""
-    metrics = {name: [e["metrics"][name] for e in entries] for name in entries[0]["metrics"]}
+    metrics = {name: [e.metrics[name] for e in entries] for name in entries[0].metrics}
     p_values = {r: found.get(label, {}).get(TESTED) for r, found in summary["p_value"].items()}
     readings = [r for e in entries if (r := _last_reading(e)) is not None]
     row: dict[str, Any] = {
         "variant": label,
         "settings": dict(settings),
-        "initial_metrics": entries[0]["initial_metrics"],
+        "initial_metrics": dict(entries[0].initial_metrics),
         "metrics": metrics,
         "gap_recovered": summary["gap_recovered"].get(label, {}),
         "p_value": p_values,
         "seen": fmean(r[0] for r in readings) if readings else None,
         "drift": fmean(r[1] for r in readings) if readings else None,
-        "targets_trained": fmean(e["targets_trained"] for e in entries),
-        "targets_reembedded": fmean(e["targets_reembedded"] for e in entries),
-        "targets_sampled": fmean(e["targets_sampled"] for e in entries),
-        "steps": entries[0]["steps"],
-        "steps_per_second": fmean(e["steps_per_second"] for e in entries),
-        "training_seconds": fmean(e["seconds"]["training"] for e in entries),
+        "targets_trained": fmean(e.targets_trained or 0 for e in entries),
+        "targets_reembedded": fmean(e.targets_reembedded or 0 for e in entries),
+        "targets_sampled": fmean(e.targets_sampled or 0 for e in entries),
+        "steps": entries[0].steps,
+        "steps_per_second": fmean(e.steps_per_second or 0.0 for e in entries),
+        "training_seconds": fmean(e.seconds["training"] for e in entries),
     }
     shown = ", ".join(f"{name} {percent(metrics[m])}" for m, name in TERMINAL.items())
     row["text"] = f"{shown}; {row['steps_per_second']:.2f} steps/s"
     return row
 
 
-def _last_reading(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+def _last_reading(entry: RunResult) -> tuple[float, float] | None:
     """Return how much of the true top 10 the searched view held, and how far targets drifted."""
-    if not entry["freshness"]:
+    if not entry.freshness:
         return None
-    last = entry["freshness"][-1]
+    last = entry.freshness[-1]
     corrected = last["overlap_corrected"]
     seen = last["overlap_stale"] if corrected is None else corrected
     return seen, 1 - last["cosine_stale"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, final, get_args
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -17,12 +17,12 @@ from numpy import ndarray
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from experiments.studies import declare
 from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
 from unstale.data.dataset import Qrels
 from unstale.data.load import load_dataset
+from unstale.declare import setting
 from unstale.evaluation import metrics
 from unstale.migration.embed import Embedded
 from unstale.migration.index import index_chunks
@@ -40,29 +40,41 @@ K = 10
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    data: str = declare.required_text("A dataset with a split `test`.")
-    old: str = declare.text(
-        "sentence-transformers/all-MiniLM-L6-v2", "The encoder of the index that exists."
-    )
-    new: str = declare.text("sentence-transformers/all-mpnet-base-v2", "The encoder to migrate to.")
-    targets: int = declare.count(10_000, "The size of the random subset of targets.")
-    queries: int = declare.count(1500, "The test queries over which the truth is measured.")
-    asked: int = declare.count(
-        300, "How many of them a migration may validate on; as many others may guide it."
-    )
-    fractions: tuple[float, ...] = declare.parts(
-        (0.02, 0.05, 0.1, 0.2), "The parts of the targets to embed."
-    )
-    resamples: int = declare.count(20, "The number of samples of each size.")
-    method: Method = declare.choice("auto", get_args(Method), "How to fit; see `unstale correct`.")
-    sampling: Sampling = declare.choice("uniform", get_args(Sampling), "How to draw the sample.")
-    re_embed: float = declare.part(0.0, "The part of the targets to embed beyond the sample.")
-    re_embed_by: Priority = declare.choice("retrieved", get_args(Priority), "Which those are.")
-    max_length: int = declare.count(128, "Tokens after which both encoders cut a text.")
-    hidden: int = declare.count(1536, "The width of the corrector.")
-    seed: int = declare.seed("The seed of the first sample.")
+    Args:
+        data: A dataset with a split `test`.
+        old: The encoder of the index that exists.
+        new: The encoder to migrate to.
+        targets: The size of the random subset of targets.
+        queries: The test queries over which the truth is measured.
+        asked: How many of them a migration may validate on; as many others may guide it.
+        fractions: The parts of the targets to embed.
+        resamples: The number of samples of each size.
+        method: How to fit; see `unstale correct`.
+        sampling: How to draw the sample.
+        re_embed: The part of the targets to embed beyond the sample.
+        re_embed_by: Which those are.
+        max_length: Tokens after which both encoders cut a text.
+        hidden: The width of the corrector.
+        seed: The seed of the first sample.
+    """
+
+    data: str
+    old: str = "sentence-transformers/all-MiniLM-L6-v2"
+    new: str = "sentence-transformers/all-mpnet-base-v2"
+    targets: int = setting(10_000, least=1)
+    queries: int = setting(1500, least=1)
+    asked: int = setting(300, least=1)
+    fractions: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), least=0, most=1)
+    resamples: int = setting(20, least=1)
+    method: Method = "auto"
+    sampling: Sampling = "uniform"
+    re_embed: float = setting(0.0, least=0, most=1)
+    re_embed_by: Priority = "retrieved"
+    max_length: int = setting(128, least=1)
+    hidden: int = setting(1536, least=1)
+    seed: int = setting(0, least=0)
 
     @property
     def guided(self) -> bool:

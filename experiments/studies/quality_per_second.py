@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, final
 
-from experiments.studies import declare
 from experiments.studies.figures import figure
 from experiments.studies.grid import AS_IT_IS, Grid, GridSettings, Variant
 from experiments.studies.study import Study
+from unstale.declare import setting, taken_from
 from unstale.errors import InputError
 from unstale.files import atomic_folder
+from unstale.miners import find_strategy
 from unstale.report.table import SHOWN
-from unstale.training.strategies import find_strategy
 
 NAME = "quality-per-second"
 REFERENCE = "corrected"  # whose steps set the time, unless it is given
@@ -39,20 +39,21 @@ RECIPES: dict[str, Variant] = {
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study: those of a grid, and what sets the time."""
+class Settings(GridSettings):
+    """The settings of this study: those of a grid, and what sets the time.
 
-    data: str = declare.text("docstrings", "A dataset in any format that unstale reads.")
-    model: str = declare.text("tiny", "`tiny`, a model folder, or a hub name.")
-    seeds: tuple[int, ...] = declare.seeds((0, 1), "Every recipe is trained once for each seed.")
-    steps: int = declare.count(300, "The steps of `corrected`, whose time all others are given.")
-    seconds: float | None = declare.positive(None, "The time of embedding and training instead.")
-    recipes: str = declare.text("", "Which recipes, separated by semicolons; by default all.")
-    rounds: int = declare.count(3, "How often each recipe is timed, in turn.")
-    points: int = declare.count(10, "How often to measure during a training.")
-    split: str = declare.text("dev", "The split to measure.")
-    train: Variant = declare.mapping("Flags of `unstale train`; what a recipe sets wins.")
-    more: Mapping[str, Variant] = declare.mappings("Further recipes, each with such flags.")
+    Args:
+        steps: The steps of `corrected`, whose time all others are given.
+        seconds: The time of embedding and training instead.
+        recipes: Which recipes, separated by semicolons; by default all.
+        rounds: How often each recipe is timed, in turn.
+        points: How often to measure during a training.
+    """
+
+    seconds: float | None = setting(None, above=0)
+    recipes: str = ""
+    rounds: int = setting(3, least=1)
+    points: int = setting(10, least=1)
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:
@@ -60,16 +61,9 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     chosen, steps = _choose(settings), settings.steps
     short = max(5, steps // 10)
     timing = Grid("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps)).study()
-    same = GridSettings(
-        data=settings.data,
-        model=settings.model,
-        seeds=settings.seeds,
-        steps=steps,
-        split=settings.split,
-        train=settings.train,
-    )
+    same = replace(taken_from(GridSettings, settings), more={})  # they are among the chosen
     alone = {**settings.train, "probe_queries": 1, "probe_targets": 1}
-    rounds = replace(same, seeds=tuple(range(settings.rounds)), train=alone)
+    rounds = replace(same, seeds=",".join(map(str, range(settings.rounds))), train=alone)
     timed = timing.run(output / "timing", rounds)
     fitted = _fit_steps(timed, chosen, steps, settings.seconds)
     if not (output / "buffer").exists():  # the same start: embedded once
@@ -104,7 +98,7 @@ def _for_steps(
 ) -> dict[str, Variant]:
     """Set the length of each recipe; the steps between two refreshes stay, and no meter reads."""
     return {
-        label: {"refresh": round(REFRESHES * lengths[label] / steps), **own}
+        label: {"refreshes": round(REFRESHES * lengths[label] / steps), **own}
         | {"steps": lengths[label], "meter_steps": lengths[label]}  # but at both ends
         for label, own in recipes.items()
     }
@@ -137,7 +131,7 @@ def _going(seconds: Mapping[str, float]) -> float:
 def _embedding(results: dict[str, Any], strategy: str) -> float:
     """Return the seconds of embedding that a strategy must wait for."""
     taken = results["embedding_seconds"][AS_IT_IS] or 0.0
-    return taken if find_strategy(strategy).buffered else 0.0
+    return taken if find_strategy(strategy).caches else 0.0
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

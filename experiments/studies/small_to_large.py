@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from experiments.studies import declare
 from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
@@ -21,6 +20,7 @@ from unstale.corrector.closed_form import least_squares, procrustes
 from unstale.corrector.fit import FitLoss, fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.data.load import load_dataset
+from unstale.declare import setting
 from unstale.errors import InputError
 
 CUTOFFS = (10, 20, 100)
@@ -31,28 +31,36 @@ PAPER = {"small": [67.57, 67.73, 57.57], "corrected": [76.87, 73.32, 53.55]}
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    data: str = declare.required_text("A dataset in any format that unstale reads.")
-    small: str = declare.text(
-        "sentence-transformers/all-MiniLM-L6-v2", "The encoder whose vectors there are."
-    )
-    large: str = declare.text(
-        "sentence-transformers/all-mpnet-base-v2", "The encoder to approximate."
-    )
-    split: str = declare.text("test", "Half of its queries train the corrector, half are held out.")
-    targets: int | None = declare.count(None, "The size of a random subset; by default all.")
-    queries: int | None = declare.count(None, "Use only the first queries of the split.")
-    samples: int = declare.count(
-        32,
-        "Targets for each training query that are embedded with the large model: half of them "
-        "its nearest by the small model, half uniform.",
-    )
-    max_length: int = declare.count(128, "Tokens after which both encoders cut a text.")
-    hidden: int = declare.count(1536, "The width of the corrector.")
-    scale: float = declare.positive(20.0, "The paper's beta.")
-    epochs: int = declare.count(60, "The largest number of epochs.")
-    seed: int = declare.seed("The seed of samples and corrector.")
+    Args:
+        data: A dataset in any format that unstale reads.
+        small: The encoder whose vectors there are.
+        large: The encoder to approximate.
+        split: Half of its queries train the corrector, half are held out.
+        targets: The size of a random subset; by default all.
+        queries: Use only the first queries of the split.
+        samples: Targets for each training query that are embedded with the large model: half of
+            them its nearest by the small model, half uniform.
+        max_length: Tokens after which both encoders cut a text.
+        hidden: The width of the corrector.
+        scale: The paper's beta.
+        epochs: The largest number of epochs.
+        seed: The seed of samples and corrector.
+    """
+
+    data: str
+    small: str = "sentence-transformers/all-MiniLM-L6-v2"
+    large: str = "sentence-transformers/all-mpnet-base-v2"
+    split: str = "test"
+    targets: int | None = setting(None, least=1)
+    queries: int | None = setting(None, least=1)
+    samples: int = setting(32, least=1)
+    max_length: int = setting(128, least=1)
+    hidden: int = setting(1536, least=1)
+    scale: float = setting(20.0, above=0)
+    epochs: int = setting(60, least=1)
+    seed: int = setting(0, least=0)
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, final
 
-from experiments.studies import declare
-from experiments.studies.declare import S
 from experiments.studies.figures import need_matplotlib
+from experiments.studies.settings import S, read_settings
 from unstale.files import write_json
 
 Draw = Callable[[dict[str, Any], Path], None]  # from results to figure.png
@@ -21,7 +20,7 @@ class Study(Generic[S]):
 
     Args:
         name: What the command calls it.
-        settings: A frozen dataclass, declared by `studies/declare.py`.
+        settings: A frozen dataclass, which `studies/settings.py` reads.
         measure: Does the work in a folder, and returns the results.
         draw: Makes figure.png of the results.
     """
@@ -33,7 +32,7 @@ class Study(Generic[S]):
 
     def read(self, given: Mapping[str, Any]) -> S:
         """Make the settings of what was given; refuse what is unknown or of the wrong kind."""
-        return declare.read(self.name, self.settings, given)
+        return read_settings(self.name, self.settings, given)
 
     def run(self, output: Path, settings: S) -> dict[str, Any]:
         """Measure; write results.json, and figure.png where there is something to see.

@@ -11,7 +11,6 @@ from typing import Any, final
 import torch
 from tqdm import tqdm
 
-from experiments.studies import declare
 from experiments.studies.batched import EPOCHS
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
@@ -26,6 +25,7 @@ from experiments.studies.synthetic import (
     shape_generator,
     train_shape,
 )
+from unstale.declare import setting
 from unstale.errors import InputError
 
 GAINS = (0.5, 1.0, 1.5)
@@ -34,12 +34,19 @@ GAINS = (0.5, 1.0, 1.5)
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    seed: int = declare.seed("The seed of worlds, samples and correctors.")
-    fraction: float = declare.part(0.25, "The part of the targets that trains; all are measured.")
-    epochs: int = declare.count(EPOCHS, "The largest number of epochs.")
-    gains: int = declare.count(3, "The number of variances of the drift.", most=len(GAINS))
+    Args:
+        seed: The seed of worlds, samples and correctors.
+        fraction: The part of the targets that trains; all are measured.
+        epochs: The largest number of epochs.
+        gains: The number of variances of the drift.
+    """
+
+    seed: int = setting(0, least=0)
+    fraction: float = setting(0.25, least=0, most=1)
+    epochs: int = setting(EPOCHS, least=1)
+    gains: int = setting(3, least=1, most=len(GAINS))
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any, final
 import torch
 from tqdm import tqdm
 
-from experiments.studies import declare
 from experiments.studies.batched import EPOCHS, residual_mlp
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
@@ -27,6 +26,7 @@ from experiments.studies.synthetic import (
     shape_generator,
     train_shape,
 )
+from unstale.declare import setting
 
 FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 SMALL = 0.1  # fractions up to this one use all repeats; larger ones, which vary less, half of them
@@ -36,11 +36,17 @@ PANES = {"somewhat stale": ((64, 64), 0.9), "significantly stale": ((64, 64), 1.
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    seed: int = declare.seed("The seed of worlds, samples and correctors.")
-    repeats: int = declare.count(4, "The number of worlds in a pane; the figure shows their mean.")
-    epochs: int = declare.count(EPOCHS, "The largest number of epochs.")
+    Args:
+        seed: The seed of worlds, samples and correctors.
+        repeats: The number of worlds in a pane; the figure shows their mean.
+        epochs: The largest number of epochs.
+    """
+
+    seed: int = setting(0, least=0)
+    repeats: int = setting(4, least=1)
+    epochs: int = setting(EPOCHS, least=1)
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:

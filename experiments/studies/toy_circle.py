@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from experiments.studies import declare
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from unstale.corrector.fit import fit
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
+from unstale.declare import setting
 
 SCALE = 20.0  # the caption's beta
 TARGETS, QUERIES = 64, 64
@@ -26,10 +26,15 @@ TARGETS, QUERIES = 64, 64
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this study."""
+    """The settings of this study.
 
-    seed: int = declare.seed("The seed of the corrector and of the queries.")
-    epochs: int = declare.count(600, "The largest number of epochs.")
+    Args:
+        seed: The seed of the corrector and of the queries.
+        epochs: The largest number of epochs.
+    """
+
+    seed: int = setting(0, least=0)
+    epochs: int = setting(600, least=1)
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:

@@ -1,35 +1,76 @@
-"""Train dense retrievers with hard negatives that are fresh at every step."""
+"""Train dense retrievers with hard negatives that are fresh at every step.
+
+Everything in `__all__` is public and documented in docs/api.md; all else may change.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unstale.data.load import load_dataset as load_dataset
-    from unstale.drop_in.fresh import FreshNegatives as FreshNegatives
-    from unstale.encoders.load import load_encoder as load_encoder
-    from unstale.migration.job import migrate as migrate
-    from unstale.migration.settings import MigrateSettings as MigrateSettings
+    from unstale import losses, miners, search
+    from unstale.buffer.buffer import TargetBuffer
+    from unstale.corrector.network import Corrector
+    from unstale.data.dataset import RetrievalDataset
+    from unstale.data.load import load_dataset
+    from unstale.drop_in.fresh import FreshNegatives
+    from unstale.encoders.load import load_encoder
+    from unstale.migration.job import migrate
+    from unstale.migration.settings import MigrateSettings
+    from unstale.rag.job import train_rag
+    from unstale.rag.settings import RagSettings
+    from unstale.results import RunResult
+    from unstale.settings import Filters
+    from unstale.training.job import train
+    from unstale.training.settings import TrainSettings
 
 __version__ = "0.1.0"
 __all__ = [
+    "Corrector",
+    "Filters",
     "FreshNegatives",
     "MigrateSettings",
+    "RagSettings",
+    "RetrievalDataset",
+    "RunResult",
+    "TargetBuffer",
+    "TrainSettings",
     "__version__",
     "load_dataset",
     "load_encoder",
+    "losses",
     "migrate",
+    "miners",
+    "search",
+    "train",
+    "train_rag",
 ]
-_MODULES = {
+_HOMES = {
+    "Corrector": "unstale.corrector.network",
+    "Filters": "unstale.settings",
     "FreshNegatives": "unstale.drop_in.fresh",
     "MigrateSettings": "unstale.migration.settings",
+    "RagSettings": "unstale.rag.settings",
+    "RetrievalDataset": "unstale.data.dataset",
+    "RunResult": "unstale.results",
+    "TargetBuffer": "unstale.buffer.buffer",
+    "TrainSettings": "unstale.training.settings",
     "load_dataset": "unstale.data.load",
     "load_encoder": "unstale.encoders.load",
     "migrate": "unstale.migration.job",
+    "train": "unstale.training.job",
+    "train_rag": "unstale.rag.job",
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """Import what is public when it is asked for: torch takes seconds."""
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is public
+    """Import what is public when it is first used: importing torch takes seconds."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in ("losses", "miners", "search"):
+        return import_module(f"unstale.{name}")
     raise AttributeError(f"module 'unstale' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what is public, imported or not."""
+    return sorted(__all__)

@@ -17,22 +17,23 @@ from experiments.studies import (
     starting_points,
     uniform_negatives,
 )
-from experiments.studies.grid import AS_IT_IS, ENCODER_FLAGS, Grid, _arguments
+from experiments.studies.grid import AS_IT_IS, ENCODER_FLAGS, Grid
 from unstale.cli.main import main
 from unstale.data.dataset import RetrievalDataset
+from unstale.declare import changed
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
-from unstale.training.cells import CELL, check_cell
+from unstale.training.cells import CELL
+from unstale.training.settings import TrainSettings
 
 SMALL = {
     "batch_size": 8,
     "hard_negatives": 2,
     "corrector_hidden": 24,
-    "refresh": 2,
+    "refreshes": 2,
     "probe_queries": 8,
     "probe_targets": 40,
     "learning_rate": 1e-3,
-    "progress": False,
     "layers": 1,
     "towers": "separate",
     "device": "cpu",
@@ -166,7 +167,7 @@ def test_recipes_are_given_the_same_time(small: dict, tmp_path: Path) -> None:
 def test_the_steps_between_two_refreshes_stay() -> None:
     whole = {"exhaustive": {"strategy": "exhaustive"}}
     told = quality_per_second._for_steps(whole, {"exhaustive": 150}, 300)
-    assert told["exhaustive"]["refresh"] == 40  # 80 in 300 steps are 40 in 150
+    assert told["exhaustive"]["refreshes"] == 40  # 80 in 300 steps are 40 in 150
 
 
 @pytest.mark.parametrize("module", STUDIES, ids=lambda m: m.GRID.name)
@@ -177,7 +178,7 @@ def test_what_is_declared_can_run_and_be_drawn(
     assert find_study(declared.name) is module.STUDY
     model = load_encoder("tiny", towers="separate", device="cpu")
     for settings in declared.variants.values():
-        check_cell(dataset, model, _arguments(settings))
+        changed(TrainSettings(), settings).check(dataset, model)
     assert set(declared.references) <= set(declared.variants)
     (row, *_) = results(study)["tables"][AS_IT_IS]
     rows = [row | {"variant": label} for label in declared.variants]
@@ -193,10 +194,10 @@ def test_every_flag_of_the_encoder_is_known_to_a_grid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "rule"),
+    ("given", "rule"),
     [
-        ({"train": {"batch": 8}}, "no setting batch"),
-        ({"train": {"resume": True}}, "no setting resume"),
+        ({"train": {"batch": 8}}, "no setting 'batch'; did you mean batch_size"),
+        ({"train": {"resume": True}}, "no setting 'resume'"),
         ({"train": {"batch_size": 100}}, "a batch of 100 needs as many training pairs"),
         ({"more": {"new": "stale"}}, "--set.more {'new': 'stale'}: expected a mapping of mappings"),
         ({"seeds": "0,0"}, "seeds must be different"),
@@ -206,8 +207,8 @@ def test_every_flag_of_the_encoder_is_known_to_a_grid() -> None:
     ],
 )
 def test_bad_settings_are_named_before_any_work(
-    small: dict, tmp_path: Path, changed: dict, rule: str
+    small: dict, tmp_path: Path, given: dict, rule: str
 ) -> None:
     with pytest.raises(InputError, match=rule):
-        uniform_negatives.STUDY.run(tmp_path, uniform_negatives.STUDY.read(small | changed))
+        uniform_negatives.STUDY.run(tmp_path, uniform_negatives.STUDY.read(small | given))
     assert not list(tmp_path.iterdir())

@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_miners(scripts, name: str) -> None:
         if "subset-size" in flags:
             flags["subset-size"] //= 10_000
         settings = {
-            k.replace("-", "_"): v for k, v in ({"refresh": script.REFRESHES} | flags).items()
+            k.replace("-", "_"): v for k, v in ({"refreshes": script.REFRESHES} | flags).items()
         }
         sampled = {"sample_size": targets // 20}
         found = run_through(method.strategy, targets, steps, **settings, **sampled)
@@ -94,7 +94,7 @@ def test_a_slice_trains_from_a_plain_t5(
     scripts, beir: Path, t5_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nq, paper = scripts("nq"), scripts("paper")
-    small = "--start t5 --method exhaustive --slice 90 --steps 4 --refresh 2 --batch-size 8"
+    small = "--start t5 --method exhaustive --slice 90 --steps 4 --refreshes 2 --batch-size 8"
     small += " --hard-negatives 2 --uniform-negatives 2 --probe-targets 20 --probe-queries 4"
     output = tmp_path / "run"
     words = ["--data", str(beir), "--model", str(t5_folder), "--output", str(output)]

@@ -8,7 +8,8 @@ from importlib import import_module
 from unstale.miners.corrected import Corrected
 from unstale.miners.filters import FalseNegatives
 from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, View
-from unstale.miners.negatives import Negatives
+from unstale.miners.negatives import Negatives, build_negatives
+from unstale.miners.offline import MinedSplit, mine_split, with_negatives
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import (
@@ -30,6 +31,7 @@ __all__ = [
     "Freshness",
     "Materials",
     "Mined",
+    "MinedSplit",
     "Miner",
     "NegativeCounts",
     "Negatives",
@@ -38,9 +40,12 @@ __all__ = [
     "Stale",
     "Strategy",
     "View",
+    "build_negatives",
     "find_strategy",
+    "mine_split",
     "register",
     "strategies",
+    "with_negatives",
 ]
 
 STRATEGY_FILES = (  # in the order of the documentation
