@@ -13,7 +13,7 @@ _PROBED = 256  # queries of it
 
 
 def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalDataset:
-    """Draw at most so many targets: the positives of some training queries, and others.
+    """Draw at most `targets` targets: the positives of some training queries, and others.
 
     Up to half are positives, so that the rest can compete with them. The sample has the splits
     `train` and `probe`, the latter being a few of the former's queries. A corpus that is small
@@ -47,6 +47,6 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
 
 
 def _within(rows: Int[ndarray, " p"], most: int) -> slice:
-    """Return the longest beginning that has at most so many different rows."""
+    """Return the longest beginning that has at most `most` different rows."""
     _, first = np.unique(rows, return_index=True)
     return slice(0, int(np.sort(first)[most]) if len(first) > most else len(rows))

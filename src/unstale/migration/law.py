@@ -16,7 +16,7 @@ FEWEST = 8  # pairs that a law can be learned from
 
 
 class Moments(NamedTuple):
-    """Of the scores of each query."""
+    """The mean and the standard deviation of each query's scores."""
 
     mean: Float[Tensor, "q 1"]
     deviation: Float[Tensor, "q 1"]
@@ -46,7 +46,7 @@ class Law(NamedTuple):
 
         Args:
             corrected: Scores of the vectors that the corrector made.
-            fresh: Of those that the new encoder makes.
+            fresh: Scores of the vectors that the new encoder makes.
             valid: Not the pairs of a target that asks with itself.
             least: Learn from targets whose scores lie this many deviations above their query's
                 mean, if there are some.

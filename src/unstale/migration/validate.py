@@ -97,14 +97,14 @@ def neighbour_overlap(
         corrected: Starts a pass over the new index as it will be written.
         rows: The rows whose fresh vectors are known.
         fresh: Those vectors.
-        pairs: Of held-out targets.
+        pairs: Held-out targets.
         k: How many neighbours.
-        seed: Of the draws.
+        seed: The seed of the draws.
         asking: The rows of the queries, if they are the first of the held-out targets: none of them
             is its own neighbour.
 
     Returns:
-        The estimate, and what the new index finds: at least ten targets, if there are so many.
+        The estimate, and what the new index finds: at least ten targets, if there are ten.
     """
     found = unseen = nothing(queries)
     rows_seen = 0
