@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from unstale.cli.main import main
-from unstale.miners import Corrected
-from unstale.miners.auto_refresh import AutoRefreshed
+from unstale.miners import Corrected, Freshness, Schedule
 from unstale.miners.corrected import worse_than_stale
-from unstale.training.meter import Freshness
+from unstale.miners.exhaustive import Refreshed
 from unstale.training.trainer import FreshTrainer
 
 SMALL = """--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
@@ -132,7 +131,7 @@ def test_auto_refresh_re_embeds_when_the_reading_is_bad_and_only_once() -> None:
     from unstale.buffer.buffer import TargetBuffer
 
     fresh = torch.randn(10, 4)
-    miner = AutoRefreshed(TargetBuffer([torch.zeros(10, 4)]), below=0.9)
+    miner = Refreshed(TargetBuffer([torch.zeros(10, 4)]), Schedule([]), below=0.9)
     miner.observe(Freshness(1, 1.0, None, 0.0, None, 0.95, None))
     assert miner.refresh(1, lambda rows: fresh[rows]).refreshed == 0
     miner.observe(Freshness(2, 1.0, None, 0.0, None, 0.85, None))

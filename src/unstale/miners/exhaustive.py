@@ -1,4 +1,4 @@
-"""Refreshed: re-embed every target on a schedule (exhaustive), or once halfway (two rounds)."""
+"""Exhaustive: re-embed every target on a schedule."""
 
 from typing import final
 
@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
-from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Strategy
@@ -18,25 +18,43 @@ _CHUNK = 16_384
 
 @final
 class Refreshed(Miner):
-    """Search B, and run the encoder on all of it whenever the schedule says so."""
+    """Search B, and run the encoder on all of it on a schedule, or when it is found stale.
 
-    def __init__(self, buffer: Buffer, schedule: Schedule, noise: int | None = None) -> None:
+    A schedule spends as much on an encoder that hardly moves as on one that runs away; a reading
+    of the meter costs a few hundred targets.
+
+    Args:
+        buffer: The stale embeddings, in memory: they are replaced.
+        schedule: After which steps to re-embed.
+        noise: Seed of Gumbel noise, to sample instead of taking the top k.
+        below: Re-embed after a reading that finds less than this share of the true top k.
+    """
+
+    def __init__(
+        self, buffer: Buffer, schedule: Schedule, noise: int | None = None, below: float = 0.0
+    ) -> None:
         super().__init__()
         self.buffer = buffer
         self.schedule = schedule
+        self.below = below
         self.stale = Stale(buffer, noise)
+        self.stale_now: Tensor
+        self.register_buffer("stale_now", torch.tensor(False))  # a checkpoint may lie in between
         self.register_buffer("vectors", buffer.shared())  # what a checkpoint must hold
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the buffer as it was last refreshed."""
         return self.stale.mine(queries, k)
 
+    def observe(self, reading: Freshness) -> None:
+        """Note whether the buffer still finds what it should."""
+        self.stale_now.fill_(reading.overlap_stale < self.below)
+
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Re-embed all targets if it is time."""
-        return self.renew(embed) if self.schedule.due(step) else Embedded()
-
-    def renew(self, embed: Embed) -> Embedded:
-        """Re-embed all targets now."""
+        if not self.stale_now and not self.schedule.due(step):
+            return Embedded()
+        self.stale_now.fill_(False)
         for rows in torch.arange(len(self.buffer)).split(_CHUNK):
             self.buffer.write(rows, embed(rows))
         return Embedded(refreshed=len(self.buffer))

@@ -38,23 +38,14 @@ class NegativeCounts(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Materials:
-    """What a miner may be built from; each strategy takes what it needs.
-
-    Args:
-        settings: The settings of the run, with their defaults filled in.
-        targets: N, the size of the corpus.
-        buffer: The stale embeddings, for a strategy that caches.
-        search: How corrected embeddings are searched, for a strategy that can choose.
-        uniform_negatives: Uniform targets for each query, for a strategy that draws its own.
-        device: Where the corrector is.
-    """
+    """What a miner may be built from; each strategy takes what it needs."""
 
     settings: MiningSettings
-    targets: int
-    buffer: Buffer | None = None
-    search: Choice | None = None
-    uniform_negatives: int = 0
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    targets: int  # N, the size of the corpus
+    buffer: Buffer | None = None  # the stale embeddings, for a strategy that caches
+    search: Choice | None = None  # of corrected embeddings, for a strategy that can choose
+    uniform_negatives: int = 0  # for each query, for a strategy that draws its own
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of the corrector
 
     @property
     def cache(self) -> Buffer:

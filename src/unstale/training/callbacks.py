@@ -24,25 +24,10 @@ LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve
 class Algorithm(Protocol):
     """What Algorithms 1 and 2 have in common: encoders that train while a miner retrieves."""
 
-    @property
-    def model(self) -> SentenceTransformer:
-        """The encoders f and g."""
-        ...
-
-    @property
-    def miner(self) -> Miner:
-        """Chooses the targets."""
-        ...
-
-    @property
-    def tokens(self) -> TokenStore:
-        """The targets' tokens by row."""
-        ...
-
-    @property
-    def record(self) -> RunRecord:
-        """Where the run keeps count."""
-        ...
+    model: SentenceTransformer
+    miner: Miner
+    tokens: TokenStore
+    record: RunRecord
 
 
 class Steps(TrainerCallback):

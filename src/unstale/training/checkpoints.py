@@ -20,54 +20,43 @@ _LOG = logging.getLogger(__name__)
 _SAVING = ".saving"
 
 
-@contextmanager
-def writing(checkpoints: Path, name: str, *, keep: int) -> Iterator[Path]:
-    """Yield a folder to write `NAME/...` into; then seal it, put it in place, drop old ones.
-
-    All processes write into the same; process 0 does the rest. Whatever kills it in between leaves
-    the earlier checkpoints as they were.
-
-    Args:
-        checkpoints: Where checkpoints lie.
-        name: Of the new one, `checkpoint-STEP`.
-        keep: How many good ones to keep.
-    """
-    aside = checkpoints / _SAVING
-    if rank() == 0:
-        shutil.rmtree(aside, ignore_errors=True)
-        (aside / name).mkdir(parents=True)
-    barrier()
-    try:
-        with one_error(checkpoints / name):
-            yield aside
-        barrier()  # all that other processes add is there
-        if rank() == 0:
-            _put_in_place(aside / name, checkpoints, keep)
-        barrier()
-    finally:
-        if rank() == 0:
-            shutil.rmtree(aside, ignore_errors=True)
-
-
 @final
 class PendingCheckpoint:
     """Where a Trainer writes the checkpoint of a step: aside, until it is whole.
 
     Args:
-        keep: How many good checkpoints to keep.
+        keep: How many complete checkpoints to keep.
     """
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self.folder: Path | None = None
+        self.folder: Path | None = None  # below which the Trainer must write meanwhile
 
     @contextmanager
     def save(self, trainer: Trainer) -> Iterator[Path]:
-        """Yield the checkpoint's folder; meanwhile the Trainer must write below `folder`."""
-        name = f"checkpoint-{trainer.state.global_step}"
-        with writing(Path(trainer.args.output_dir or "."), name, keep=self.keep) as self.folder:
-            yield self.folder / name
-        self.folder = None
+        """Yield the checkpoint's folder; then seal it, put it in place, and drop old ones.
+
+        All processes write into the same; process 0 does the rest. Whatever kills it in between
+        leaves the earlier checkpoints as they were.
+        """
+        checkpoints = Path(trainer.args.output_dir or ".")
+        pending, name = checkpoints / _SAVING, f"checkpoint-{trainer.state.global_step}"
+        if rank() == 0:
+            shutil.rmtree(pending, ignore_errors=True)
+            (pending / name).mkdir(parents=True)
+        barrier()
+        self.folder = pending
+        try:
+            with one_error(checkpoints / name):
+                yield pending / name
+            barrier()  # all that other processes add is there
+            if rank() == 0:
+                _put_in_place(pending / name, checkpoints, self.keep)
+            barrier()
+        finally:
+            self.folder = None
+            if rank() == 0:
+                shutil.rmtree(pending, ignore_errors=True)
 
 
 def train_or_resume(

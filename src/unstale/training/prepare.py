@@ -44,26 +44,15 @@ SEARCH = "search.json"
 @final
 @dataclass(frozen=True)
 class Prepared:
-    """The parts of a run before its first step.
+    """The parts of a run before its first step."""
 
-    Args:
-        tokens: The targets' tokens by row.
-        buffer: The embedded corpus, for a strategy that caches.
-        embedded: How many targets this run embedded for it.
-        search: How corrected embeddings are searched, for a strategy that can choose.
-        negatives: The miner, with its filters and other kinds of negatives.
-        meter: Reads the freshness.
-        identity: What the run is made of: a checkpoint of anything else is refused.
-        clock: Counts the seconds of the run and its parts.
-    """
-
-    tokens: TokenStore
-    buffer: TargetBuffer | None
-    embedded: int
-    search: Choice | None
-    negatives: Negatives
+    tokens: TokenStore  # of the targets, by row
+    buffer: TargetBuffer | None  # the embedded corpus, for a strategy that caches
+    embedded: int  # how many targets this run embedded for it
+    search: Choice | None  # how corrected embeddings are searched, if that can be chosen
+    negatives: Negatives  # the miner, with its filters and other kinds of negatives
     meter: Meter
-    identity: Identity
+    identity: Identity  # what the run is made of: a checkpoint of anything else is refused
     clock: Stopwatch
 
 

@@ -93,27 +93,16 @@ class TrainSettings(TrainSections):
 @final
 @dataclass(frozen=True)
 class Checked(Generic[J]):
-    """Settings that can work, with what follows from the data and the model.
+    """Settings that can work, with what follows from the data and the model."""
 
-    Args:
-        settings: The settings, with those that the strategy fixes.
-        strategy: The strategy by that name.
-        counts: Negatives of each kind for each query; for Algorithm 2, targets to retrieve.
-        batch_size: Queries in one step, over all processes.
-        learning_rate: Learning rate of the encoders.
-        scale: The paper's beta, or where it begins.
-        made_by: Fingerprint of the model and the corpus, of which the buffer must be made.
-        cross_encoder: Filters false negatives, if there is one.
-    """
-
-    settings: J
+    settings: J  # with those that the strategy fixes
     strategy: Strategy
-    counts: NegativeCounts
-    batch_size: int
-    learning_rate: float
-    scale: float
-    made_by: Fingerprint
-    cross_encoder: CrossScores | None = None
+    counts: NegativeCounts  # for each query; in Algorithm 2, `hard` targets are retrieved
+    batch_size: int  # over all processes
+    learning_rate: float  # of the encoders
+    scale: float  # the paper's beta, or where it begins
+    made_by: Fingerprint  # of the model and the corpus: a buffer must have the same
+    cross_encoder: CrossScores | None = None  # filters false negatives
 
 
 def check_mining(
