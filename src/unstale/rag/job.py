@@ -20,6 +20,7 @@ from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
 from unstale.results import Answer, RunResult
+from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.prepare import Prepared, prepare
@@ -96,12 +97,9 @@ def train_rag_checked(
         Dataset.from_dict({"question": rows}),
         retriever_lr=checked.learning_rate,
         corrector_lr=settings.corrector_lr,
-        meter=prepared.meter,
-        meter_steps=settings.meter_steps or max(1, settings.steps // 10),
-        evaluate=evaluate if settings.eval_steps else None,
-        eval_steps=settings.eval_steps,
         keep_checkpoints=settings.keep_checkpoints,
     )
+    watch_steps(trainer, algorithm, prepared.meter, settings, evaluate)
     train_or_resume(trainer, dataset, output, resume=resume)
     if distributed.rank() == 0:
         save_weights(output, retriever, algorithm.miner)

@@ -1,22 +1,17 @@
 """transformers' Trainer for Algorithm 2: three learning rates, two clips, whole checkpoints."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
 import torch
 from datasets import Dataset
 from safetensors.torch import load_model, save_model
-from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from unstale.distributed import average, rank
-from unstale.errors import InputError
 from unstale.rag.algorithm2 import RetrieverReaderLoss
-from unstale.training.callbacks import Curve, Steps
 from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.meter import Meter
 from unstale.training.own_weights import check_norms, gradient_norm
 from unstale.training.state import load_miner, save_miner
 from unstale.training.trainer import share_weights
@@ -32,11 +27,7 @@ class RagTrainer(Trainer):
         questions: A column `question` of rows.
         retriever_lr: Learning rate of the encoders.
         corrector_lr: Learning rate of the miner's own weights.
-        meter: Reads the freshness, if given.
-        meter_steps: How many steps lie between two readings.
-        evaluate: Measures during training, if given.
-        eval_steps: How many steps lie between two measurements.
-        keep_checkpoints: How many good checkpoints to keep.
+        keep_checkpoints: How many complete checkpoints to keep.
     """
 
     def __init__(
@@ -47,14 +38,8 @@ class RagTrainer(Trainer):
         *,
         retriever_lr: float,
         corrector_lr: float,
-        meter: Meter | None = None,
-        meter_steps: int = 50,
-        evaluate: Callable[[SentenceTransformer], dict[str, float]] | None = None,
-        eval_steps: int = 0,
         keep_checkpoints: int = 2,
     ) -> None:
-        if args.n_gpu > 1:
-            raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=algorithm, args=args, train_dataset=questions)
         share_weights(self, algorithm.parameters())
         self.algorithm = algorithm
@@ -62,10 +47,6 @@ class RagTrainer(Trainer):
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
         self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
-        steps = Steps(self, algorithm, meter, meter_steps)
-        self.add_callback(steps)
-        if evaluate is not None:
-            self.add_callback(Curve(steps, evaluate, eval_steps))
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
         """Average the gradients of all processes once a step's last batch has added its own."""

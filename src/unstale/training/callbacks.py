@@ -12,6 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_together
 from unstale.miners.miner import Miner
+from unstale.settings import JobSettings
 from unstale.training.meter import Meter
 from unstale.training.record import RunRecord
 from unstale.training.state import search_readings
@@ -126,3 +127,18 @@ class Curve(TrainerCallback):
             record.curve.append({"step": state.global_step, "seconds": seconds, **metrics})
             self.steps.log({f"eval/{k}": metrics[k] for k in LOGGED if k in metrics})
             self.steps.clock = time.perf_counter()
+
+
+def watch_steps(
+    trainer: Trainer,
+    algorithm: Algorithm,
+    meter: Meter,
+    settings: JobSettings,
+    evaluate: Callable[[SentenceTransformer], dict[str, float]],
+) -> None:
+    """Let a trainer refresh, read the meter and evaluate as often as the settings say."""
+    every = settings.meter_steps or max(1, settings.steps // 10)
+    steps = Steps(trainer, algorithm, meter, every)
+    trainer.add_callback(steps)
+    if settings.eval_steps:
+        trainer.add_callback(Curve(steps, evaluate, settings.eval_steps))

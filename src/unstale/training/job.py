@@ -13,6 +13,7 @@ from unstale.evaluation.retrieve import fresh_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import MinedExamples
@@ -71,17 +72,10 @@ def train_checked(
     positives = Positives(dataset, ["train"])
     loss = make_loss(model, checked, prepared, positives)
     loss.about = card_settings(settings) | {"corpus": dataset.name, "targets": len(dataset.targets)}
-    trainer = FreshTrainer(
-        model,
-        _arguments(model, loss, checked, output, progress=progress),
-        training_rows(dataset),
-        loss,
-        prepared.meter,
-        settings.meter_steps or max(1, settings.steps // 10),
-        evaluate if settings.eval_steps else None,
-        settings.eval_steps,
-        settings.keep_checkpoints,
-    )
+    arguments = _arguments(model, loss, checked, output, progress=progress)
+    rows, keep = training_rows(dataset), settings.keep_checkpoints
+    trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    watch_steps(trainer, loss, prepared.meter, settings, evaluate)
     train_or_resume(trainer, dataset, output, resume=resume)
     if distributed.rank() == 0:
         save_weights(output, model, loss.miner)

@@ -6,7 +6,7 @@ the model, and clips the corrector by its own norm, so that neither loss can cha
 update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -26,9 +26,7 @@ from unstale.encoders.embed import prompt_of
 from unstale.errors import InputError
 from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.callbacks import Curve, Steps
 from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.meter import Meter
 from unstale.training.own_weights import (
     NAMES,
     check_gradients,
@@ -49,11 +47,7 @@ class FreshTrainer(SentenceTransformerTrainer):
             loss needs.
         train_dataset: Columns `query` and `label`, see `FreshNegativesLoss`.
         loss: The loss, with its miner.
-        meter: Reads the freshness, if given.
-        meter_steps: How many steps lie between two readings.
-        evaluate: Measures the model during training, if given.
-        eval_steps: How many steps lie between two measurements.
-        keep_checkpoints: How many good checkpoints to keep.
+        keep_checkpoints: How many complete checkpoints to keep.
     """
 
     def __init__(
@@ -62,22 +56,12 @@ class FreshTrainer(SentenceTransformerTrainer):
         args: SentenceTransformerTrainingArguments,
         train_dataset: Dataset,
         loss: FreshNegativesLoss,
-        meter: Meter | None = None,
-        meter_steps: int = 50,
-        evaluate: Callable[[SentenceTransformer], dict[str, float]] | None = None,
-        eval_steps: int = 0,
         keep_checkpoints: int = 2,
     ) -> None:
-        if args.n_gpu > 1:
-            raise InputError("one process for each device: start several with torchrun")
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
         share_weights(self, [*model.parameters(), *own_weights(loss)])
         self.fresh_loss = loss
         self.pending = PendingCheckpoint(keep_checkpoints)
-        steps = Steps(self, loss, meter, meter_steps)
-        self.add_callback(steps)
-        if evaluate is not None:
-            self.add_callback(Curve(steps, evaluate, eval_steps))
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
         """Average the gradients of all processes once a step's last batch has added its own."""
@@ -144,6 +128,8 @@ def share_weights(trainer: Trainer, parameters: Iterable[nn.Parameter]) -> None:
 
     A step runs the encoders several times, with the mining in between, which DDP cannot follow.
     """
+    if trainer.args.n_gpu > 1:
+        raise InputError("one process for each device: start several with torchrun")
     if world() > 1:
         prepare = partial(trainer.accelerator.prepare_model, evaluation_mode=True)
         trainer.accelerator.prepare_model = prepare
