@@ -82,7 +82,7 @@ def test_importing_unstale_does_not_wait_for_torch() -> None:
 
 def test_type_checkers_see_every_name() -> None:
     tree = ast.parse(Path(unstale.__file__).read_text())
-    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name for node in guarded.body for alias in node.names}
     assert seen == {*NAMES, *NAMESPACES}
 

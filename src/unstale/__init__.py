@@ -62,13 +62,15 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is public
-    """Import what is public when it is first used: importing torch takes seconds."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in ("losses", "miners", "search"):
-        return import_module(f"unstale.{name}")
-    raise AttributeError(f"module 'unstale' has no attribute {name!r}")
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is public
+        """Import what is public when it is first used: importing torch takes seconds."""
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        if name in ("losses", "miners", "search"):
+            return import_module(f"unstale.{name}")
+        raise AttributeError(f"module 'unstale' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
