@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from unstale.cli import options
-from unstale.cli.train import training_settings
 from unstale.data.formats.beir import read_beir
 from unstale.distributed import barrier, exchange, rank, start
 from unstale.encoders.load import load_encoder
@@ -28,7 +26,7 @@ from unstale.training.job import train
 from unstale.training.trainer import FreshTrainer
 
 SMALL = {"batch_size": 8, "corrector_hidden": 24, "probe_queries": 8, "probe_targets": 40}
-SMALL |= {"learning_rate": 1e-3, "refresh": 3, "search": "exact"}
+SMALL |= {"learning_rate": 1e-3, "refreshes": 3, "search": "exact"}
 # Adam makes a whole step of any gradient, also of one that is zero but for rounding, which is
 # what differs between numbers of processes.
 SMALL |= {"trainer": {"adam_epsilon": 1e-3}}
@@ -45,16 +43,15 @@ def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None
             questions = QuestionSet.of(read_beir(Path(data)))
             limits = {"width": 16, "layers": 1, "max_length": 40, "answer_length": 6}
             reader = tiny_reader(questions.texts(), **limits)
-            flags |= {"corrector_hidden": (flags["corrector_hidden"],), "progress": False}
-            result = train_rag(questions, encoder, reader, output, k=3, **flags)
+            result = train_rag(questions, encoder, reader, output, k=3, progress=False, **flags)
         else:
-            chosen = options.Train(**{"hard_negatives": 3, "uniform_negatives": 1, **flags})
-            settings = training_settings(chosen) | {"progress": False}
-            result = train(read_beir(Path(data)), encoder, output, **settings)
+            flags = {"hard_negatives": 3, "uniform_negatives": 1, **flags}
+            result = train(read_beir(Path(data)), encoder, output, progress=False, **flags)
     if rank() == 0:
         save_file(first, output / "gradients.safetensors")
-        found = {"losses": losses, "metrics": result["metrics"], "freshness": result["freshness"]}
-        found |= {k: v for k, v in result.items() if k.startswith(("targets_", "reader_"))}
+        entry = result.to_json()
+        found = {"losses": losses, "metrics": entry["metrics"], "freshness": entry["freshness"]}
+        found |= {k: v for k, v in entry.items() if k.startswith(("targets_", "reader_"))}
         (output / "trace.json").write_text(json.dumps(found))
     barrier()
 

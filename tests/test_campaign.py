@@ -24,7 +24,7 @@ COMMANDS = {
     "rolling": ["train", *TRAIN, "--hard-negatives", "2", "--search", "rolling"],
     "compare": [
         *["compare", *TRAIN, "--hard-negatives", "2", "--seeds", "0"],
-        *["--strategies", "stale,corrected,exhaustive", "--refresh", "4"],
+        *["--strategies", "stale,corrected,exhaustive", "--refreshes", "4"],
     ],
     "rag": ["rag", *TRAIN, "--k", "2", "--reader-max-length", "48", "--answer-length", "8"],
 }

@@ -180,16 +180,16 @@ def test_a_read_only_folder_is_one_clear_line(
 
 _LOST = """
 import sys
-import unstale.training.job as job
+import unstale.training.prepare as prepare
 from unstale.cli.main import main
-opened = job.open_or_embed
-def losing(model, targets, tokens, made, folder, *args, **kwargs):
-    buffer = opened(model, targets, tokens, made, folder, *args, **kwargs)
+opened = prepare.open_or_embed
+def losing(model, tokens, made_by, reused, folder, *args, **kwargs):
+    buffer = opened(model, tokens, made_by, reused, folder, *args, **kwargs)
     for shard in folder.glob("shard-*"):
         with shard.open("r+b") as file:
             file.truncate(0)
     return buffer
-job.open_or_embed = losing
+prepare.open_or_embed = losing
 sys.exit(main())
 """
 

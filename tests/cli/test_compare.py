@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 from unstale.cli.main import main
-from unstale.cli.options import Compare
-from unstale.cli.train import warn_of_refreshes
-from unstale.miners import Queries
-from unstale.training.algorithm1 import FreshNegativesLoss
-from unstale.training.strategies import STRATEGIES
+from unstale.cli.train import warn
+from unstale.miners import Materials, Mined, Negatives, Queries, find_strategy, strategies
+from unstale.training.settings import TrainSettings
 
 SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
 
@@ -30,14 +29,15 @@ def compare(beir: Path, bert_folder: Path):
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
     """Watch every step of every cell: its batch, and what was mined for it."""
     seen: list[tuple[list[int], Tensor]] = []
-    plain = FreshNegativesLoss._mine
+    plain = Negatives.mine
 
-    def watch(self: FreshNegativesLoss, queries: Queries) -> Tensor:
+    def watch(self: Negatives, queries: Queries) -> Mined:
         mined = plain(self, queries)
-        seen.append((self.record.batch, mined))
+        rows = torch.cat([mined.encoded, mined.free, mined.uniform, mined.given], dim=1)
+        seen.append((queries.rows.tolist(), rows))
         return mined
 
-    monkeypatch.setattr(FreshNegativesLoss, "_mine", watch)
+    monkeypatch.setattr(Negatives, "mine", watch)
     return seen
 
 
@@ -45,11 +45,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
 def test_every_strategy_in_one_table(
     compare, steps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ",".join(f"{s}:1" if s not in ("stale", "corrected") else s for s in STRATEGIES)
-    flags = ["--strategies", names, "--seeds", "0,1", "--refresh", "2", "--eval-steps", "2"]
+    names = ",".join(f"{s}:1" if s not in ("stale", "corrected") else s for s in strategies())
+    flags = ["--strategies", names, "--seeds", "0,1", "--refreshes", "2", "--eval-steps", "2"]
     assert compare(tmp_path / "c", *flags) == 0
     results = json.loads((tmp_path / "c" / "results.json").read_text())
-    assert len(results["runs"]) == len(STRATEGIES) + 2
+    assert len(results["runs"]) == len(strategies()) + 2
     starts = [json.dumps(run["initial_metrics"]) for run in results["runs"]]
     assert len(set(starts)) == 1
     by = {(r["strategy"], r["seed"]): r for r in results["runs"]}
@@ -60,7 +60,7 @@ def test_every_strategy_in_one_table(
     assert [len(order) for order in orders.values()] == [1, 1]
     assert orders[0] != orders[1]
     # 2 hard targets and a uniform one, or 4 free ones, for each of 8 queries.
-    widths = dict.fromkeys(STRATEGIES, 3) | {"in-batch": 0, "corrected-free": 6}
+    widths = dict.fromkeys(strategies(), 3) | {"in-batch": 0, "corrected-free": 6}
     for (name, _), cell in cells.items():
         assert {mined.shape for _, mined in cell} == {(8, widths[name])}, name
     assert {len(set(row)) for _, m in cells["uniform", 0] for row in m.tolist()} == {3}
@@ -74,14 +74,14 @@ def test_every_strategy_in_one_table(
     assert [p["step"] for p in by["stale", 1]["curve"]] == [2, 4]
     assert by["stale", 1]["curve"][-1]["recall@10"] == by["stale", 1]["metrics"]["recall@10"]
     summary = results["summary"]
-    assert set(summary["gap_recovered"]) == set(STRATEGIES)
+    assert set(summary["gap_recovered"]) == set(strategies())
     assert set(summary["gap_recovered"]["corrected"]) == set(by["stale", 0]["metrics"])
     shown = capsys.readouterr().out
     first, _, second = shown.partition("against stale and exhaustive")
-    assert all(f" {name} " in second for name in STRATEGIES)
+    assert all(f" {name} " in second for name in strategies())
     lines = {line.split()[0]: line for line in first.splitlines() if line.split()}
     # Two seeds have a spread, one has none.
-    assert [n for n in STRATEGIES if "±" in lines[n]] == ["stale", "corrected"]
+    assert [n for n in strategies() if "±" in lines[n]] == ["corrected", "stale"]
 
 
 def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, capsys) -> None:
@@ -113,7 +113,11 @@ def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, ca
         (["--seeds", "0,one"], "seeds must be different whole numbers"),
         (["--seeds", "1,1"], "seeds must be different whole numbers"),
         (["--strategies", "stale-frozen", "--towers", "tied"], "needs separate towers"),
-        (["--refresh", "often"], "bad refresh schedule 'often'"),
+        (["--refresh-schedule", "often"], "bad refresh schedule 'often'"),
+        (
+            ["--refresh-schedule", "0-4:2", "--refresh-every", "2"],
+            "use --refresh-every or --refresh-schedule, not both",
+        ),
         (["--strategy", "stale"], "--strategy stale: a comparison takes --strategies"),
         (["--seed", "3"], "--seed 3: a comparison takes --strategies and --seeds"),
         (["--dtype", "int8"], "--dtype int8: exhaustive writes to the buffer"),
@@ -127,27 +131,40 @@ def test_bad_input_is_named_before_any_work(
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize(
-    ("refresh", "steps", "warned"),
-    [(500, 4000, True), (500, 5000, False), ("0-4000:500", 4000, False), (80, 300, False)],
-)
-def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
-    refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("value", ["500", "0-4000:500"])
+@pytest.mark.parametrize("command", ["train", "compare", "rag"])
+def test_the_flag_that_meant_two_things_is_refused_with_those_that_mean_one(
+    command: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = Compare(refresh=refresh, steps=steps)  # 80 is the default
-    warn_of_refreshes(chosen, ["in-batch", "two-round"])
-    assert not caplog.text
-    warn_of_refreshes(chosen, ["in-batch", "exhaustive"])
-    said = "--refresh 500 means 500 refreshes in 4000 steps"
-    assert (said in caplog.text) == warned
-    assert ("write --refresh 0-4000:500" in caplog.text) == warned
-    assert bool(caplog.text) == warned
+    """`--refresh 500` was 500 refreshes, and many took it for one after every 500 steps."""
+    config = tmp_path / "old.yaml"
+    config.write_text(f"refresh: {value}\n")
+    for words in (["--refresh", value], [f"--refresh={value}"], ["--config", str(config)]):
+        assert main([command, *words, "--output", str(tmp_path / "run")]) == 2
+        said = capsys.readouterr().err
+        assert "use --refreshes N for N re-embeddings in the run, --refresh-every N" in said
+        assert "--refresh-schedule START-END:EVERY,..." in said
+    assert not (tmp_path / "run").exists()
+
+
+def refreshed(settings: TrainSettings) -> list[int]:
+    """List the steps after which exhaustive re-embeds."""
+    made = Materials(settings=settings, targets=1)
+    return [step for step in range(1, settings.steps + 1) if made.schedule.due(step)]
+
+
+def test_each_way_to_say_when_to_refresh() -> None:
+    assert refreshed(TrainSettings(steps=8, refreshes=2)) == [4, 8]
+    assert refreshed(TrainSettings(steps=8, refresh_every=3)) == [3, 6]
+    assert refreshed(TrainSettings(steps=8, refresh_schedule="0-4:2,4-8:4")) == [2, 4, 8]
 
 
 @pytest.mark.parametrize(("strategy", "warned"), [("exhaustive", True), ("two-round", False)])
 def test_one_refresh_trains_nothing(
     strategy: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_of_refreshes(Compare(refresh=1, steps=5), [strategy])
+    warn(TrainSettings(refreshes=1, steps=5), [find_strategy(strategy)])
     assert ("after the last step" in caplog.text) == warned
-    assert "means" not in caplog.text
+    caplog.clear()
+    warn(TrainSettings(refreshes=1, refresh_every=2, steps=5), [find_strategy("exhaustive")])
+    assert not caplog.text

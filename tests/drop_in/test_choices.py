@@ -10,8 +10,6 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 
 from unstale import FreshNegatives
 from unstale.errors import InputError
-from unstale.miners import Given, Mixed
-from unstale.training.own_weights import own_weights
 
 
 def test_an_optimizer_must_hold_the_corrector(bert_model: SentenceTransformer, stock) -> None:
@@ -23,15 +21,14 @@ def test_an_optimizer_must_hold_the_corrector(bert_model: SentenceTransformer, s
     groups = [{"params": bert_model.parameters()}]
     groups.append({"params": fresh.own_weights, "lr": fresh.corrector_lr})
     trainer.optimizer = torch.optim.SGD(groups, lr=1e-3)
-    before = [w.clone() for w in own_weights(fresh.loss)]
+    before = [w.clone() for w in fresh.own_weights]
     trainer.train()
-    moved = [not torch.equal(a, b) for a, b in zip(before, own_weights(fresh.loss), strict=True)]
+    moved = [not torch.equal(a, b) for a, b in zip(before, fresh.own_weights, strict=True)]
     assert any(moved)
 
 
 def given(fresh: FreshNegatives) -> int:
-    mixed = [m for m in fresh.loss.miner.modules() if isinstance(m, Mixed)]
-    return next(m.count for m in mixed if isinstance(m.company, Given))
+    return fresh.loss.algorithm.negatives.given_count
 
 
 def test_as_many_given_negatives_as_a_row_has(
@@ -74,12 +71,12 @@ def test_an_evaluation_changes_nothing_of_the_training(
     labelled = rows.select(range(8)).add_column("label", [1.0] * 8)
     fresh, trainer = stock(bert_model, given={"eval_dataset": labelled})
     trainer.train()
-    before = {k: v.clone() for k, v in fresh.loss.miner.state_dict().items()}
-    trained = fresh.loss.record.counters.targets_trained
+    before = {k: v.clone() for k, v in fresh.loss.algorithm.miner.state_dict().items()}
+    trained = fresh.loss.algorithm.record.counters.targets_trained
     unlabelled = trainer.evaluate(labelled.remove_columns("label"))["eval_loss"]
     assert trainer.evaluate()["eval_loss"] == pytest.approx(unlabelled)
-    assert fresh.loss.record.counters.targets_trained == trained
-    for name, value in fresh.loss.miner.state_dict().items():
+    assert fresh.loss.algorithm.record.counters.targets_trained == trained
+    for name, value in fresh.loss.algorithm.miner.state_dict().items():
         assert torch.equal(value, before[name]), name
     with pytest.raises(InputError, match="needs a column of queries and one of positives"):
         trainer.evaluate(fresh.dataset.select(range(8)))
@@ -91,13 +88,13 @@ def test_a_checkpoint_of_another_step_is_not_taken(
     saving = {"save_strategy": "steps", "save_steps": 2, "max_steps": 6}
     fresh, trainer = stock(SentenceTransformer(str(bert_folder), device="cpu"), **saving)
     trainer.train()
-    last = {k: v.clone() for k, v in fresh.loss.miner.state_dict().items()}
+    last = {k: v.clone() for k, v in fresh.loss.algorithm.miner.state_dict().items()}
     other = SentenceTransformer(str(bert_folder), device="cpu")
     shutil.rmtree(tmp_path / "out" / "checkpoint-6")
     told = str(tmp_path / "out" / "checkpoint-2")
     again, trainer = stock(other, **saving, resume_from_checkpoint=told)
     trainer.train(resume_from_checkpoint=True)  # the newest, whatever the arguments still say
-    for name, value in again.loss.miner.state_dict().items():
+    for name, value in again.loss.algorithm.miner.state_dict().items():
         assert torch.equal(value, last[name]), name
     (tmp_path / "out" / "checkpoint-6" / "miner.json").unlink()  # killed while it was written
     _, trainer = stock(SentenceTransformer(str(bert_folder), device="cpu"), **saving)

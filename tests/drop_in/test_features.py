@@ -24,7 +24,6 @@ from unstale import FreshNegatives
 from unstale.corrector.memory import ResidualMemory
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
-from unstale.training.own_weights import own_weights
 
 
 def weights(model: SentenceTransformer) -> dict[str, torch.Tensor]:
@@ -56,7 +55,7 @@ def test_bfloat16_in_mini_batches_runs_the_encoders_and_not_the_losses(bert_mode
     assert {kind for kind in kinds if kind[0]} == {(True, torch.bfloat16, True)}
     assert torch.isfinite(torch.tensor(history))
     assert all(
-        w.dtype == torch.float32 for w in [*bert_model.parameters(), *own_weights(fresh.loss)]
+        w.dtype == torch.float32 for w in [*bert_model.parameters(), *fresh.own_weights]
     )
     assert any(not torch.equal(before[k], v) for k, v in weights(bert_model).items())
 
@@ -131,7 +130,7 @@ def test_a_t5_encoder_with_prompts_and_dot_products(stock, tmp_path: Path) -> No
         seen.add((kw.get("task"), kw.get("prompt"))) or plain(texts, **kw)
     )
     fresh, trainer = stock(model, options={"hard_negatives": 3})
-    assert fresh.loss.scale() == 1.0
+    assert fresh.loss.algorithm.scale() == 1.0
     before = weights(model)
     trainer.train()
     assert ("query", "question: ") in seen
@@ -154,11 +153,11 @@ def test_negatives_and_several_positives_in_the_columns(static_model, stock) -> 
     fresh, trainer = stock(
         static_model, options=options, per_device_train_batch_size=3, batch_sampler="no_duplicates"
     )
-    assert fresh.loss.about["targets"] == 6
+    assert fresh.loss.algorithm.about["targets"] == 6
     assert fresh.dataset.column_names == ["anchor", "label"]
     assert len(fresh.dataset) == 3  # distinct pairs
     trainer.train()
-    assert fresh.loss.miner.count == 2  # of the given negatives: the most that a query has
+    assert fresh.loss.algorithm.negatives.given_count == 2  # of the given negatives: the most that a query has
 
 
 def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: RetrievalDataset) -> None:
@@ -181,9 +180,9 @@ def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: Retrie
 def test_the_memory_fades_over_the_run_and_the_meter_reads_each_tenth(static_model, stock) -> None:
     fresh, trainer = stock(static_model)
     trainer.train()
-    memories = [m for m in fresh.loss.miner.modules() if isinstance(m, ResidualMemory)]
+    memories = [m for m in fresh.loss.algorithm.miner.modules() if isinstance(m, ResidualMemory)]
     assert [memory.fade for memory in memories] == [4]
-    assert [reading.step for reading in fresh.loss.record.freshness] == [0, 1, 2, 3, 4]
+    assert [reading.step for reading in fresh.loss.algorithm.record.freshness] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("dropout", [True, False])
@@ -204,4 +203,4 @@ def test_the_model_card_tells_how_it_was_trained(static_model, rows, stock, tmp_
         "A Fresh Take on Stale Embeddings",
     ):  # fmt: skip
         assert words in card, words
-    assert fresh.loss.dims == [16, 8]
+    assert fresh.loss.algorithm.dims == [16, 8]

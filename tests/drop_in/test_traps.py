@@ -15,9 +15,10 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.hf import from_columns
 from unstale.encoders.load import load_encoder, tower_modules
 from unstale.errors import InputError
-from unstale.training.arguments import trainer_arguments
 from unstale.training.job import train
-from unstale.training.own_weights import gradient_norm, own_weights
+from unstale.training.own_weights import gradient_norm
+from unstale.training.settings import TrainSettings
+from unstale.training.trainer import trainer_arguments
 
 FREE = {"strategy": "corrected-free", "hard_negatives": 0, "free_negatives": 3}
 
@@ -40,15 +41,15 @@ class Watch(TrainerCallback):
         self.left: list[bool] = []
 
     def on_substep_end(self, args, state, control, **_):
-        self.steps.append(self.fresh.loss.record.step)
+        self.steps.append(self.fresh.loss.algorithm.record.step)
 
     def on_optimizer_step(self, args, state, control, model, **_):
-        own = gradient_norm(own_weights(self.fresh.loss))
+        own = gradient_norm(self.fresh.own_weights)
         self.norms.append((own, gradient_norm(list(model.parameters()))))
-        self.steps.append(self.fresh.loss.record.step)
+        self.steps.append(self.fresh.loss.algorithm.record.step)
 
     def on_step_end(self, args, state, control, **_):
-        self.left.append(any(p.grad is not None for p in own_weights(self.fresh.loss)))
+        self.left.append(any(p.grad is not None for p in self.fresh.own_weights))
 
 
 def test_a_frozen_target_tower_does_not_move(start, stock) -> None:
@@ -72,14 +73,14 @@ def test_going_on_from_a_checkpoint_ends_with_the_same_bits(start, stock) -> Non
     options = {"learn_scale": True}
     fresh, trainer = stock(start(), options=options, save_strategy="steps", save_steps=2)
     trainer.train()
-    whole, counters = state(fresh), fresh.loss.record.counters
+    whole, counters = state(fresh), fresh.loss.algorithm.record.counters
     again, trainer = stock(start(), options=options, save_strategy="steps", save_steps=2)
     trainer.train(resume_from_checkpoint=str(Path(trainer.args.output_dir) / "checkpoint-2"))
-    assert any(k.startswith("miner.") for k in whole)
-    assert whole["scale.log"] != torch.tensor(20.0).log()
+    assert any(k.startswith("algorithm.miner.") for k in whole)
+    assert whole["algorithm.scale.log"] != torch.tensor(20.0).log()
     for name, value in state(again).items():
         assert torch.equal(value, whole[name]), name
-    assert again.loss.record.counters.targets_trained == counters.targets_trained
+    assert again.loss.algorithm.record.counters.targets_trained == counters.targets_trained
 
     (Path(trainer.args.output_dir) / "checkpoint-2" / "miner.json").unlink()
     _, trainer = stock(start(), options=options)
@@ -97,7 +98,7 @@ def test_own_rate_own_clipping_own_zero_and_the_exact_step(start, stock) -> None
     trainer.add_callback(watch)
     trainer.train()
     rates = {id(p): g["initial_lr"] for g in trainer.optimizer.param_groups for p in g["params"]}
-    assert {rates[id(p)] for p in own_weights(fresh.loss)} == {0.0123}
+    assert {rates[id(p)] for p in fresh.own_weights} == {0.0123}
     assert {rates[id(p)] for p in trainer.model.parameters()} == {1e-2}
     assert watch.steps == [0, 0, 1, 1, 2, 2]
     for own, encoders in watch.norms[1:]:  # at the first step fresh equals stale: nothing to learn
@@ -133,7 +134,7 @@ def test_accumulation_averages_the_gradients_of_its_parts(start, stock) -> None:
         trainer.train()
         grads += watch.found
     first, second, whole = grads
-    assert min(float(g["miner.network.layers.1.weight"].abs().max()) for g in grads) > 1e-3
+    assert min(float(g["algorithm.miner.network.layers.1.weight"].abs().max()) for g in grads) > 1e-3
     for name, grad in whole.items():
         torch.testing.assert_close((first[name] + second[name]) / 2, grad)
 
@@ -151,9 +152,8 @@ def test_it_is_the_training_that_unstale_train_does(
     )  # fmt: skip
     other = start(towers="separate", query_prompt="ask: ")
     arguments = trainer_arguments(
-        tmp_path / "other", steps=4, batch_size=8, learning_rate=1e-2, seed=0, save_steps=0,
-        device=other.device, progress=False,
-    )  # fmt: skip
+        tmp_path / "other", TrainSettings(steps=4), 8, 1e-2, other.device, progress=False
+    )
     _, trainer = stock(
         other,
         options=shared | {"corpus": list(dataset.targets)},
@@ -182,7 +182,7 @@ def test_a_buffer_on_disk_is_found_again_and_refused_to_another_model(
 def test_mistakes_are_told_before_training(
     start, stock, rows: Dataset, bert_model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="say how many there are by steps="):
+    with pytest.raises(InputError, match="exhaustive needs the length of the run: give it as steps="):
         FreshNegatives(bert_model, rows, strategy="exhaustive")
     with pytest.raises(InputError, match=r'no column query or anchor .* by columns=\{"query": COL'):
         FreshNegatives(bert_model, rows.rename_column("query", "q"))
@@ -190,7 +190,7 @@ def test_mistakes_are_told_before_training(
         from_columns(DatasetDict({"train": rows}))
     with pytest.raises(InputError, match="row 2: the column 'positive' is empty"):
         FreshNegatives(bert_model, Dataset.from_dict({"query": ["a", "b"], "positive": ["c", ""]}))
-    with pytest.raises(InputError, match="came with no negatives"):
+    with pytest.raises(InputError, match="has no negatives of its own to take 2 from"):
         FreshNegatives(bert_model, rows, given_negatives=2)
     with pytest.raises(InputError, match="gives 'query' the prompt 'find: '"):
         stock(start(), prompts={"query": "find: "})

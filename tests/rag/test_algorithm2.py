@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from tests.materials import small_miner
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
+from unstale.miners import Queries
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import build_miner
 
 ROWS = torch.tensor([3, 40, 77, 101])
 
@@ -30,11 +30,15 @@ def algorithm(
     tokens = target_tokens(retriever, questions.dataset, progress=False)
     vectors = embed_targets(retriever, tokens, torch.arange(len(tokens)).numpy())
     buffer = TargetBuffer([vectors])
-    torch.manual_seed(0)
-    recipe = Recipe(len(tokens), buffer, steps=10, corrector_hidden=(8,))
-    strategy = options.pop("strategy", "corrected")
-    miner = build_miner(strategy, recipe)
+    made = {"targets": len(tokens), "buffer": buffer, "steps": 10, "corrector_hidden": 8}
+    miner = small_miner(options.pop("strategy", "corrected"), **made)
     return RetrieverReaderLoss(retriever, reader, miner, tokens, questions, k=3, **options)
+
+
+def mine(whole: RetrieverReaderLoss, vector: torch.Tensor, row: int) -> torch.Tensor:
+    """Retrieve for one question."""
+    asked = Queries(vector[None], torch.tensor([row]), torch.tensor([[-1]]), 0, whole.scale)
+    return whole.miner.mine(asked, whole.k)[0]
 
 
 def gradients(loss: torch.Tensor, module: torch.nn.Module) -> float:
@@ -86,7 +90,7 @@ def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, 
         with torch.no_grad():
             question = dataset.queries[row]
             x = torch.tensor(retriever.encode_query(question))
-            mined = whole._mine(x[None], torch.tensor([row]))[0]
+            mined = mine(whole, x, row)
             texts = dataset.targets.take(mined.numpy())
             y = torch.tensor(retriever.encode_document(texts))
             p = torch.softmax(scale * y @ x, 0)
@@ -111,7 +115,7 @@ def test_the_marginal_equals_the_formula(questions, retriever, reader, likelihoo
         with torch.no_grad():
             question = questions.dataset.queries[row]
             x = torch.tensor(retriever.encode_query(question))
-            mined = whole._mine(x[None], torch.tensor([row]))[0]
+            mined = mine(whole, x, row)
             texts = questions.dataset.targets.take(mined.numpy())
             p = torch.softmax(whole.scale * torch.tensor(retriever.encode_document(texts)) @ x, 0)
             labels = reader.labels(questions.answers[row])
@@ -127,13 +131,21 @@ def test_the_marginal_equals_the_formula(questions, retriever, reader, likelihoo
 def test_one_of_several_answers_is_drawn_by_seed_and_step(questions, retriever, reader) -> None:
     answers = [["one", " ", "two", "three"] for _ in questions.answers]
     several = QuestionSet(replace(questions.dataset, answers=answers), questions.splits)
-    whole = algorithm(several, retriever, reader)
     rows = torch.arange(100)
-    first = whole._choose_answers(rows)
+    first = several.choose_answers(rows, 0, 0)
     assert set(first) == {"one", "two", "three"}
-    assert whole._choose_answers(rows.flip(0)) == first[::-1]
+    assert several.choose_answers(rows.flip(0), 0, 0) == first[::-1]
+    assert several.choose_answers(rows, 1, 0) != first
+    asked = []
+    whole = algorithm(several, retriever, reader, seed=3)
+    plain = several.choose_answers
+    object.__setattr__(  # watch, change nothing
+        several, "choose_answers", lambda *given: asked.append(given[1:]) or plain(*given)
+    )
     whole.record.step = 1
-    assert whole._choose_answers(rows) != first
+    whole(ROWS)
+    assert asked == [(3, 1)]
+    assert several.choose_answers(rows, 0, 1) != first
 
 
 def test_order_of_the_batch_changes_nothing(questions, retriever, reader) -> None:

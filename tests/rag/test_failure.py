@@ -20,8 +20,8 @@ def poison(what: str, trainer: RagTrainer) -> None:
     part = {
         "question embeddings": towers["query"],
         "fresh embeddings": towers["document"],
-        "the reader's loss": algorithm.reader,
-        "the corrector's loss": algorithm.miner,
+        "the reader loss": algorithm.reader,
+        "the corrector loss": algorithm.miner,
         "the retriever's or the reader's gradient": algorithm.reader,
         "the corrector's gradient": algorithm.miner,
     }[what]
@@ -37,8 +37,8 @@ def poison(what: str, trainer: RagTrainer) -> None:
     [
         "question embeddings",
         "fresh embeddings",
-        "the reader's loss",
-        "the corrector's loss",
+        "the reader loss",
+        "the corrector loss",
         "the retriever's or the reader's gradient",
         "the corrector's gradient",
     ],
@@ -72,7 +72,7 @@ def test_as_many_checkpoints_are_kept_as_asked(start, questions, tmp_path: Path)
         assert {p.name for p in (output / "checkpoints").iterdir()} == {
             f"checkpoint-{step}" for step in steps
         }
-    with pytest.raises(InputError, match="expected kept checkpoints >= 1, not 0"):
+    with pytest.raises(InputError, match="--keep-checkpoints must be at least 1, got 0"):
         train_rag(questions, *start(), tmp_path, **SMALL | {"keep_checkpoints": 0})
 
 
@@ -81,7 +81,7 @@ def test_going_on_with_other_answers_is_refused(start, questions, tmp_path: Path
     train_rag(questions, *start(), tmp_path, **options)
     answers = [["other"], *questions.answers[1:]]
     dataset = dataclasses.replace(questions.dataset, answers=answers)
-    with pytest.raises(InputError, match="its answers were others"):
+    with pytest.raises(InputError, match="answers changed since"):
         train_rag(
             QuestionSet(dataset, questions.splits), *start(), tmp_path, **options, resume=True
         )

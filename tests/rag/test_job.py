@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from tests.processors import processor
 
 from unstale.errors import InputError
+from unstale.rag.check import rag_strategies
 from unstale.rag.job import train_rag
 from unstale.rag.questions import QuestionSet
-from unstale.rag.settings import STRATEGIES
 
 SMALL = {
     "steps": 6,
@@ -23,7 +23,7 @@ SMALL = {
     "corrector_hidden": (24,),
     "learning_rate": 1e-2,
     "reader_lr": 1e-2,
-    "refresh": 2,
+    "refreshes": 2,
     "probe_queries": 8,
     "probe_targets": 40,
     "progress": False,
@@ -39,7 +39,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", rag_strategies())
 def test_every_strategy_trains_what_it_should(start, questions, tmp_path, strategy: str) -> None:
     retriever, reader = start()
     before = {k: v.clone() for k, v in retriever.state_dict().items()}
@@ -50,14 +50,14 @@ def test_every_strategy_trains_what_it_should(start, questions, tmp_path, strate
     assert any(not torch.equal(v, read[k]) for k, v in reader.state_dict().items())
     targets = len(questions.dataset.targets)
     refreshes = {"exhaustive": 2, "two-round": 1}.get(strategy, 0)
-    assert entry["targets_reembedded"] == refreshes * targets
-    assert entry["targets_embedded"] == (0 if strategy == "none" else targets)
-    assert 0 <= entry["metrics"]["exact_match"] <= entry["metrics"]["f1"] <= 1
-    assert ("answer_recall" in entry["metrics"]) == (strategy != "none")
+    assert entry.targets_reembedded == refreshes * targets
+    assert entry.targets_embedded == (0 if strategy == "none" else targets)
+    assert 0 <= entry.metrics["exact_match"] <= entry.metrics["f1"] <= 1
+    assert ("answer_recall" in entry.metrics) == (strategy != "none")
     answered = json.loads((tmp_path / "answers.json").read_text())
     assert len(answered) == len(questions.rows("test"))
     with np.load(tmp_path / "test.npz") as values:
-        assert values["f1"].mean() == pytest.approx(entry["metrics"]["f1"])
+        assert values["f1"].mean() == pytest.approx(entry.metrics["f1"])
 
 
 @pytest.mark.parametrize("strategy", ["corrected", "exhaustive"])
@@ -75,7 +75,7 @@ def test_a_resumed_run_ends_bit_identical(start, questions, tmp_path, strategy: 
         assert torch.equal(value, second[name]), name
     counted = ("targets_trained", "targets_reembedded", "reader_inputs", "reader_truncated")
     for key in ("metrics", "freshness", *counted):
-        assert whole[key] == resumed[key], key
+        assert getattr(whole, key) == getattr(resumed, key), key
 
 
 def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp_path) -> None:
@@ -89,13 +89,13 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 500}, "k must be from 1 to the corpus's 120 targets, not 500"),
-        ({"k": 0}, "k must be from 1"),
+        ({"k": 500}, "k must be from 1 to the corpus's 120 targets, got 500"),
+        ({"k": 0}, "--k must be at least 1, got 0"),
         ({"strategy": "magic"}, "unknown strategy 'magic'; choose from none, frozen"),
         ({"batch_size": 100}, "a batch of 100 needs as many training questions; there are 80"),
         ({"eval_split": "later"}, "no split 'later'"),
-        ({"corrector_anchor": 0.0}, "a memory needs an anchored corrector"),
-        ({"reader_lr": -1.0}, "expected learning rate > 0, not -1.0"),
+        ({"corrector_anchor": 0.0}, "--memory needs an anchored corrector"),
+        ({"reader_lr": -1.0}, "--reader-lr must be above 0, got -1.0"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(

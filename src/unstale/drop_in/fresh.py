@@ -11,12 +11,14 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, final
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from torch import nn
 
+from unstale.buffer.embed import embed_corpus
 from unstale.data.dataset import ByQuery, Positives, RetrievalDataset
 from unstale.data.formats.columns import Columns
 from unstale.data.formats.hf import from_columns
@@ -26,6 +28,7 @@ from unstale.drop_in.loss import ScriptLoss
 from unstale.drop_in.routing import route
 from unstale.encoders.embed import Task
 from unstale.encoders.load import check_similarity, silence_dropout
+from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.settings import CheckpointSettings
@@ -55,7 +58,8 @@ class FreshNegatives:
             several positives.
         corpus: Further texts to mine from.
         settings: The settings, as of `unstale train`; those that belong to the trainer (batch
-            size, learning rate, evaluation, checkpoints) are taken from its own arguments.
+            size, learning rate, evaluation, checkpoints) are taken from its own arguments. A
+            `buffer` that does not exist yet is written, and found again by the next script.
         columns: Which column plays which role, e.g. `{"query": "title"}`.
         steps: Length of the run, for strategies that refresh on a schedule.
         dropout: Keep the encoder's dropout; a corrector would follow its noise.
@@ -91,7 +95,7 @@ class FreshNegatives:
         data, roles = from_columns(train_dataset, corpus, columns, progress=progress)
         given = _given(chosen, data, train_dataset, roles)
         chosen = replace(chosen, given_negatives=given, steps=steps or 1, eval_split="train")
-        checked = _check(chosen, data, model)
+        checked = _check(chosen, data, model, progress=progress)
         if not dropout:
             silence_dropout(model)
         pairs = data.split("train").pairs
@@ -136,10 +140,20 @@ class FreshNegatives:
 
 
 def _check(
-    chosen: TrainSettings, data: RetrievalDataset, model: SentenceTransformer
+    chosen: TrainSettings, data: RetrievalDataset, model: SentenceTransformer, *, progress: bool
 ) -> Checked[TrainSettings]:
-    """Check the settings for a batch of one: the trainer's is not known yet."""
-    checked = replace(chosen, batch_size=1).check(data, model)
+    """Check the settings for a batch of one: the trainer's is not known yet.
+
+    The folder for the embedded corpus is filled, or must be of the same model and corpus.
+    """
+    alone = replace(chosen, batch_size=1, buffer=None)
+    checked = alone.check(data, model)
+    if chosen.buffer is not None and checked.strategy.caches:
+        folder, tokens = Path(chosen.buffer), target_tokens(model, data, progress=progress)
+        embed_corpus(
+            model, tokens, folder, checked.made_by, dtype=chosen.dtype, progress=progress
+        )
+        checked = replace(alone, buffer=folder).check(data, model, checked)
     return replace(checked, batch_size=default_batch(model, len(data.split("train").pairs)))
 
 

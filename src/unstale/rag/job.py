@@ -87,10 +87,10 @@ def train_rag_checked(
     initial = evaluate(retriever, corpus, read=False)
 
     algorithm = _make_algorithm(questions, retriever, reader, checked, prepared)
-    rate = reader.usual_lr if settings.reader_lr is None else settings.reader_lr
     arguments = trainer_arguments(
-        output, settings, checked.batch_size, rate, retriever.device, progress=progress
-    )
+        output, settings, checked.batch_size, settings.reader_lr or reader.usual_lr,
+        retriever.device, progress=progress,
+    )  # fmt: skip
     trainer = RagTrainer(
         algorithm,
         TrainingArguments(**arguments | settings.trainer),

@@ -29,7 +29,7 @@ class ReaderSettings:
     k: int | None = setting(None, least=1)
     fusion: Fusion = "fid"
     likelihood: Likelihood = "sequence"
-    reader_lr: float | None = setting(None, least=0)
+    reader_lr: float | None = setting(None, above=0)
     eval_questions: int = setting(0, least=0)
 
 
