@@ -70,7 +70,10 @@ def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, c
         (["rag", "--k", "500"], "k must be from 1 to the corpus's 120 targets"),
         (["compare", "--reader", "tiny", "--rag.kk", "3"], "has no kk"),
         (["compare", "--reader", "tiny", "--rag.seed", "3"], "--rag.seed: use --seed"),
-        (["compare", "--reader", "tiny", "--hard-negatives", "9"], "--hard-negatives has no effect with a --reader"),
+        (
+            ["compare", "--reader", "tiny", "--hard-negatives", "9"],
+            "--hard-negatives has no effect with a --reader",
+        ),
         (["rag", "--trainer.max_steps", "9"], "--trainer.max_steps: use --steps"),
         (["rag", "--trainer.num_train_epochs", "3"], "--trainer.num_train_epochs: use --steps"),
         (["compare", "--rag.k", "3"], "belong to a comparison with a --reader"),

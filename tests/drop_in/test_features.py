@@ -54,9 +54,7 @@ def test_bfloat16_in_mini_batches_runs_the_encoders_and_not_the_losses(bert_mode
     history = trainer.train().training_loss
     assert {kind for kind in kinds if kind[0]} == {(True, torch.bfloat16, True)}
     assert torch.isfinite(torch.tensor(history))
-    assert all(
-        w.dtype == torch.float32 for w in [*bert_model.parameters(), *fresh.own_weights]
-    )
+    assert all(w.dtype == torch.float32 for w in [*bert_model.parameters(), *fresh.own_weights])
     assert any(not torch.equal(before[k], v) for k, v in weights(bert_model).items())
 
 
@@ -157,7 +155,9 @@ def test_negatives_and_several_positives_in_the_columns(static_model, stock) -> 
     assert fresh.dataset.column_names == ["anchor", "label"]
     assert len(fresh.dataset) == 3  # distinct pairs
     trainer.train()
-    assert fresh.loss.algorithm.negatives.given_count == 2  # of the given negatives: the most that a query has
+    assert (
+        fresh.loss.algorithm.negatives.given_count == 2
+    )  # of the given negatives: the most that a query has
 
 
 def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: RetrievalDataset) -> None:

@@ -134,7 +134,9 @@ def test_accumulation_averages_the_gradients_of_its_parts(start, stock) -> None:
         trainer.train()
         grads += watch.found
     first, second, whole = grads
-    assert min(float(g["algorithm.miner.network.layers.1.weight"].abs().max()) for g in grads) > 1e-3
+    assert (
+        min(float(g["algorithm.miner.network.layers.1.weight"].abs().max()) for g in grads) > 1e-3
+    )
     for name, grad in whole.items():
         torch.testing.assert_close((first[name] + second[name]) / 2, grad)
 
@@ -182,7 +184,9 @@ def test_a_buffer_on_disk_is_found_again_and_refused_to_another_model(
 def test_mistakes_are_told_before_training(
     start, stock, rows: Dataset, bert_model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="exhaustive needs the length of the run: give it as steps="):
+    with pytest.raises(
+        InputError, match="exhaustive needs the length of the run: give it as steps="
+    ):
         FreshNegatives(bert_model, rows, strategy="exhaustive")
     with pytest.raises(InputError, match=r'no column query or anchor .* by columns=\{"query": COL'):
         FreshNegatives(bert_model, rows.rename_column("query", "q"))

@@ -182,9 +182,7 @@ def test_ranges_that_leave_nothing_are_refused(filters: Filters, rule: str) -> N
 def test_a_filtered_query_mines_the_same_alone_or_in_company() -> None:
     filters = Filters(relative_margin=0.2, range_max=30)
     for name, cross in product(SEEING, (None, lambda queries, targets: (queries + targets) % 3.0)):
-        negatives = small_negatives(
-            name, K, filters=filters, cross_encoder=cross, sample_size=0
-        )
+        negatives = small_negatives(name, K, filters=filters, cross_encoder=cross, sample_size=0)
         queries = batch()
         alone = Queries(*(t[2:3] for t in queries[:3]), step=queries.step)
         found = encoded_rows(negatives, queries)[2:3]

@@ -165,9 +165,7 @@ def test_an_untrusted_corrector_is_not_taught_by_either(
     assert torch.equal(miner.view(rows, 0).searched, miner.buffer[rows])
 
 
-def test_numbers_of_negatives(
-    static_model: SentenceTransformer, dataset: RetrievalDataset
-) -> None:
+def test_numbers_of_negatives(static_model: SentenceTransformer, dataset: RetrievalDataset) -> None:
     def counts(strategy: str, hard: int | None, uniform: int | None, free: int | None):
         settings = TrainSettings(
             strategy=strategy, hard_negatives=hard, uniform_negatives=uniform, free_negatives=free

@@ -110,4 +110,6 @@ def test_what_writes_to_the_buffer_cannot_leave_it_on_disk(
 ) -> None:
     given = ["--data", str(beir), "--model", str(bert_folder), "--output", str(tmp_path / "run")]
     assert main(["train", *given, "--strategy", "exhaustive", "--mapped", *SMALL.split()]) == 2
-    assert "--mapped leaves the buffer on disk, but exhaustive writes to it" in capsys.readouterr().err
+    assert (
+        "--mapped leaves the buffer on disk, but exhaustive writes to it" in capsys.readouterr().err
+    )

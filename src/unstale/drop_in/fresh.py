@@ -150,9 +150,7 @@ def _check(
     checked = alone.check(data, model)
     if chosen.buffer is not None and checked.strategy.caches:
         folder, tokens = Path(chosen.buffer), target_tokens(model, data, progress=progress)
-        embed_corpus(
-            model, tokens, folder, checked.made_by, dtype=chosen.dtype, progress=progress
-        )
+        embed_corpus(model, tokens, folder, checked.made_by, dtype=chosen.dtype, progress=progress)
         checked = replace(alone, buffer=folder).check(data, model, checked)
     return replace(checked, batch_size=default_batch(model, len(data.split("train").pairs)))
 
