@@ -273,7 +273,7 @@ def test_help_teaches_and_does_not_wait_for_torch(command: list[str]) -> None:
     # Three describe every strategy, also those of other packages, which may need torch.
     describes = command in (["train"], ["compare"], ["rag"])
     code += "pass" if describes else "assert 'torch' not in sys.modules"
-    environment = os.environ | {"COLUMNS": "200"}
+    environment = os.environ | {"COLUMNS": "9999"}  # a name is not broken at its hyphen
     shown = subprocess.run(
         [sys.executable, "-c", code, *command, "--help"],
         capture_output=True,

@@ -1,5 +1,6 @@
 """What users expect of a loss: GradCache, Matryoshka, a learnt scale, given negatives, LoRA."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from peft import LoraConfig
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from tests.training.test_algorithm1 import batch, setup
+from tests.training.test_algorithm1 import batch, setup, watch_mining
 
 from unstale.data.dataset import ByQuery, Qrels, RetrievalDataset, Texts
 from unstale.encoders.embed import embed, preprocess
@@ -17,6 +18,7 @@ from unstale.encoders.load import silence_dropout
 from unstale.errors import InputError
 from unstale.miners import Queries
 from unstale.miners.given import draw_given
+from unstale.search.draws import Gumbel
 from unstale.training.job import train
 
 
@@ -118,6 +120,53 @@ def test_a_learnt_scale_moves_down_its_gradient(
     p = torch.softmax(20.0 * cosines, dim=1)
     expected = (20.0 * ((p * cosines).sum(dim=1) - cosines.diagonal())).mean()
     torch.testing.assert_close(loss.scale.log.grad, expected)
+
+
+@pytest.mark.parametrize("scale", [7.0, 35.0])
+def test_the_correctors_loss_follows_a_learnt_scale_and_does_not_move_it(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, scale: float
+) -> None:
+    learnt = setup(static_model, dataset, "corrected", learn_scale=True)  # which begins at 20
+    fixed = setup(static_model, dataset, "corrected", scale=scale)
+    with torch.no_grad():
+        learnt.scale.log.fill_(math.log(scale))
+        weight = next(static_model.parameters())  # away from the buffer
+        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.3)
+    features, labels = batch(static_model, dataset)
+    found = learnt([dict(features[0])], labels)
+    expected = fixed([dict(features[0])], labels)
+    torch.testing.assert_close(found["corrector_loss"], expected["corrector_loss"])
+    before = setup(static_model, dataset, "corrected", scale=20.0)([dict(features[0])], labels)
+    assert not torch.isclose(found["corrector_loss"], before["corrector_loss"], rtol=1e-2)
+    own = {"retain_graph": True, "allow_unused": True}
+    assert torch.autograd.grad(found["corrector_loss"], learnt.scale.log, **own) == (None,)
+    (by_task,) = torch.autograd.grad(found["task_loss"], learnt.scale.log, **own)
+    assert by_task.abs() > 0
+
+
+@pytest.mark.parametrize("strategy", ["stale", "corrected"])
+def test_gumbel_noise_follows_a_learnt_scale(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, strategy: str
+) -> None:
+    loss = setup(static_model, dataset, strategy, learn_scale=True, noise=3)
+    features, labels = batch(static_model, dataset)
+    mined = watch_mining(loss)
+    asked: list[Queries] = []
+    plain = loss.miner.mine
+    loss.miner.mine = lambda queries, k: asked.append(queries) or plain(queries, k)
+    for scale in (20.0, 7.0):
+        with torch.no_grad():
+            loss.scale.log.fill_(math.log(scale))
+        loss([dict(features[0])], labels)
+        queries = asked[-1]
+        every = torch.arange(120)
+        scores = queries.vectors @ loss.miner.buffer[every].T  # a corrector begins as none
+        scores = scores + Gumbel(3, scale)(queries.step, queries.rows, every)
+        known = queries.positives
+        scores.scatter_(1, known.clamp(min=0), -torch.inf)
+        assert (known >= 0).all()
+        assert torch.equal(mined[-1].encoded, scores.topk(3).indices)
+    assert not torch.equal(mined[0].encoded, mined[1].encoded)
 
 
 def test_given_negatives_stand_beside_mined_ones(

@@ -1,0 +1,180 @@
+"""Settings: one declaration for Python and the command line, checked once, in one place."""
+
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from jsonargparse import ArgumentParser
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer import fingerprint as fingerprints
+from unstale.cli import options
+from unstale.cli.flags import add_flags, known_flags
+from unstale.cli.main import main
+from unstale.cli.options_rag import Rag
+from unstale.data.dataset import RetrievalDataset
+from unstale.declare import check_bounds, flag, taken_from
+from unstale.encoders.cross import CrossScores
+from unstale.errors import InputError
+from unstale.miners import strategies
+from unstale.rag.settings import RagSettings
+from unstale.settings import Filters
+from unstale.training.job import train
+from unstale.training.settings import TrainSettings, without_effect
+
+WORDS = {"least": "at least", "above": "above", "most": "at most"}
+BOUNDS = [
+    (kind, declared.name, rule, declared.metadata[rule])
+    for kind in (TrainSettings, RagSettings)
+    for declared in fields(kind)
+    for rule in WORDS
+    if declared.metadata.get(rule) is not None
+]
+
+
+def test_most_numbers_are_bounded() -> None:
+    bounded = {name for kind, name, _, _ in BOUNDS if kind is TrainSettings}
+    numbers = {
+        name
+        for name, hint in get_type_hints(TrainSettings).items()
+        if hint in (int, float, int | None, float | None)
+    }
+    assert numbers - bounded == {"seed"}
+
+
+@pytest.mark.parametrize(("kind", "name", "rule", "bound"), BOUNDS)
+def test_a_value_outside_its_bounds_is_refused_by_its_flag(
+    kind: type, name: str, rule: str, bound: float
+) -> None:
+    number = float if get_type_hints(kind)[name] in (float, float | None) else int
+    bad = number({"least": bound - 1, "above": bound, "most": bound + 1}[rule])
+    with pytest.raises(InputError) as refused:
+        check_bounds(kind(**{name: bad}))
+    assert str(refused.value) == f"{flag(name)} must be {WORDS[rule]} {bound}, got {bad}"
+    if rule != "above":
+        check_bounds(kind(**{name: number(bound)}))  # which is allowed itself
+    if number is float:
+        with pytest.raises(InputError, match="got nan"):
+            check_bounds(kind(**{name: float("nan")}))
+
+
+def test_bounds_hold_in_python_and_on_the_command_line(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    beir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rule = "--probe-queries must be at least 1, got 0"
+    with pytest.raises(InputError, match=rule):
+        train(dataset, static_model, tmp_path / "run", probe_queries=0)
+    where = ["--data", str(beir), "--output", str(tmp_path / "run")]
+    assert main(["train", *where, "--probe-queries", "0"]) == 2
+    assert rule in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        train(dataset, static_model, tmp_path / "run", batchsize=3)
+    said = "TrainSettings has no setting 'batchsize'; did you mean batch_size?"
+    assert str(refused.value) == said
+    with pytest.raises(InputError, match=r"no setting 'qqq'$"):
+        train(dataset, static_model, tmp_path / "run", qqq=3)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_strategy_fixes_what_it_always_has(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    asked = TrainSettings(strategy="corrected-mse", corrector_anchor=0.0)
+    assert asked.corrector_loss == "ce"
+    checked = asked.check(dataset, static_model)  # by mse a memory needs no anchor
+    assert checked.settings == replace(asked, corrector_loss="mse")
+    with pytest.raises(InputError, match="--memory needs an anchored corrector"):
+        replace(asked, strategy="corrected").check(dataset, static_model)
+    known = {f.name for f in fields(TrainSettings)}
+    for strategy in strategies().values():
+        assert {*strategy.fixed, *strategy.reads} <= known, strategy.name
+
+
+def test_what_has_no_effect_is_said() -> None:
+    chosen = TrainSettings(corrector_hidden=24, rank=3, steps=9, sampling="gumbel")
+    hidden, rank = without_effect(chosen, ["stale"])
+    assert hidden.startswith("--corrector-hidden has no effect with stale; it is read by correct")
+    assert rank == "--rank has no effect with stale; it is read by dynnibal"
+    (rank,) = without_effect(chosen, ["stale", "corrected"])
+    assert rank.startswith("--rank has no effect with stale and corrected")
+    assert not without_effect(chosen, ["corrected", "dynnibal"])
+    assert not without_effect(TrainSettings(), list(strategies()))
+
+
+def test_a_command_says_what_has_no_effect(
+    beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = ["--data", str(beir), "--output", str(tmp_path / "run"), "--strategy", "in-batch"]
+    assert main(["train", *where, "--steps", "1", "--batch-size", "4", "--rank", "3"]) == 0
+    assert "--rank has no effect with in-batch; it is read by dynnibal" in caplog.text
+
+
+def test_a_run_is_checked_once(
+    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_cross_encoder
+) -> None:
+    """The weights are hashed once, and a cross-encoder is loaded once."""
+    calls: list[str] = []
+
+    def counted(name: str, plain):
+        def call(*given, **more):
+            calls.append(name)
+            return plain(*given, **more)
+
+        return call
+
+    plain = fingerprints.fingerprint
+    for module in [m for name, m in sys.modules.items() if name.startswith("unstale.")]:
+        if vars(module).get("fingerprint") is plain:
+            monkeypatch.setattr(module, "fingerprint", counted("fingerprint", plain))
+    monkeypatch.setattr(TrainSettings, "check", counted("check", TrainSettings.check))
+    load = counted("cross-encoder", CrossScores.__init__)
+    monkeypatch.setattr(CrossScores, "__init__", load)
+    where = ["--data", str(beir), "--output", str(tmp_path / "run"), "--steps", "1"]
+    where += ["--cross-encoder", str(write_cross_encoder(tmp_path / "cross"))]
+    assert main(["train", *where, "--batch-size", "4", "--hard-negatives", "1"]) == 0
+    assert sorted(calls) == ["check", "cross-encoder", "fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [(TrainSettings, options.Train), (TrainSettings, options.Compare), (RagSettings, Rag)],
+)
+def test_the_command_line_has_the_defaults_of_python(kind: type, flags: type) -> None:
+    assert taken_from(kind, flags()) == kind()
+    by_name = {f.name: f for f in fields(flags)}
+    for declared in fields(kind):
+        theirs = by_name[declared.name]
+        assert theirs.default is declared.default, declared.name
+        assert theirs.default_factory is declared.default_factory, declared.name
+        assert theirs.metadata == declared.metadata, declared.name
+
+
+def actions(kind: type) -> dict[str, str]:
+    """Return the help of each flag, by its name."""
+    parser = ArgumentParser(exit_on_error=False)
+    add_flags(parser, kind, {})
+    return {a.option_strings[0]: a.help for a in parser._actions if a.option_strings}
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [(TrainSettings, options.Train), (RagSettings, Rag), (Filters, options.Train)],
+)
+def test_every_setting_is_a_flag_with_a_sentence(kind: type, flags: type) -> None:
+    helps = actions(flags)
+    assert set(known_flags(flags)) == {name[2:] for name in helps} - {"help", "print_shtab"}
+    for name in known_flags(kind):
+        said = helps[f"--{name}"]
+        assert said.rstrip().endswith("."), f"{name}: {said}"
