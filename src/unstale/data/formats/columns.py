@@ -6,7 +6,7 @@ A row has a query, a positive, and maybe negatives: `negative`, or `negative_1`,
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -78,12 +78,8 @@ def assign(
     for role, columns in found.items():
         if not columns and (role in _REQUIRED or (role in chosen and not partial)):
             raise _no_column(role, names, chosen, where, how)
-    query, positive, query_id, answers = (
-        next(iter(found[role]), None) for role in ("query", "positive", "query_id", "answers")
-    )
-    assert query is not None
-    assert positive is not None
-    return Columns(query, positive, found["negative"], query_id, answers)
+    extra = (next(iter(found[role]), None) for role in _EXTRA)
+    return Columns(found["query"][0], found["positive"][0], found["negative"], *extra)
 
 
 def _find(role: str, names: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
@@ -105,16 +101,10 @@ def _no_column(
 
 @final
 class RowReader:
-    """Make examples of the rows of a table.
+    """Make examples of the rows of the table `name`; arguments as in `assign`.
 
     Columns `query_id` and `answers` that nobody chose, and that begin with something else than ids
-    and answers, are left out.
-
-    Args:
-        name: Of the table.
-        chosen: Which column plays which role, where its name does not say so.
-        how: How to choose.
-        loose: Each row has columns of its own, as JSON records do.
+    and answers, are left out. If `loose`, each row has columns of its own, as JSON records do.
     """
 
     def __init__(
@@ -133,7 +123,7 @@ class RowReader:
             columns = self._columns(tuple(row), where)
             if self._unsure:
                 self._settle(columns, row, where)
-            yield split, where, parse_row(self.without(columns), row, where)
+            yield split, where, _parse(self.without(columns), row, where)
         for role in self._missing if row else ():
             raise _no_column(role, row, self._chosen, self._name, self._how)
 
@@ -143,11 +133,11 @@ class RowReader:
 
     def _columns(self, names: tuple[str, ...], where: str) -> Columns:
         if names not in self._shapes:
-            found = assign(names, self._chosen, where, self._how, partial=self._loose)
-            self._missing -= {r for r in self._missing if _find(r, names, self._chosen)}
             if len(self._shapes) == _SHAPES:
                 self._shapes.clear()
+            found = assign(names, self._chosen, where, self._how, partial=self._loose)
             self._shapes[names] = found
+            self._missing -= {r for r in self._missing if _find(r, names, self._chosen)}
         return self._shapes[names]
 
     def _settle(self, columns: Columns, row: Record, where: str) -> None:
@@ -166,18 +156,17 @@ class RowReader:
                 self._left_out[role] = None
 
 
-def parse_row(columns: Columns, row: Record, where: str) -> Example:
+def _parse(columns: Columns, row: Record, where: str) -> Example:
     """Make an example of a row; an empty cell, or one of spaces, is no negative."""
     positives = strings(row.get(columns.positive), columns.positive, where)
     if not positives or not all(map(str.strip, positives)):
         raise InputError(f"{where}: the column {columns.positive!r} is empty")
-    given = (t for name in columns.negatives for t in strings(row.get(name), name, where))
-    negatives = [text for text in given if text.strip()]
+    negatives = (t for name in columns.negatives for t in strings(row.get(name), name, where))
     return Example(
         identifier(row, columns.query_id, where) if columns.query_id else None,
         string(row, columns.query, where),
         [Target(None, "", text) for text in positives],
-        [Target(None, "", text) for text in negatives],
+        [Target(None, "", text) for text in negatives if text.strip()],
         strings(row.get(columns.answers), columns.answers, where) if columns.answers else (),
     )
 
@@ -230,11 +219,11 @@ def write_arrow(
 
 
 def arrow_rows(
-    pieces: Iterable[pa.RecordBatch | pa.Table], count: int, name: str, progress: bool
+    pieces: Iterable[pa.RecordBatch | pa.Table], total: int, name: str, progress: bool
 ) -> Rows:
     """Yield `(where, row)`; a damaged piece is refused before its offsets are followed."""
-    pieces, number = iter(pieces), 0
-    with count_bar(count, name, "row", progress) as bar:
+    pieces, numbers = iter(pieces), count(1)
+    with count_bar(total, name, "row", progress) as bar:
         while True:
             try:
                 if (piece := next(pieces, None)) is None:
@@ -244,6 +233,5 @@ def arrow_rows(
             except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
                 raise InputError(f"{name} is damaged ({error})") from None
             for row in found:
-                number += 1
-                yield f"{name}, row {number}", row
+                yield f"{name}, row {next(numbers)}", row
             bar.update(len(found))
