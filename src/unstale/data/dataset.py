@@ -82,14 +82,12 @@ class Qrels:
     @cached_property
     def pairs(self) -> Int[ndarray, "p 2"]:
         """List the relevant (query row, target row) pairs."""
-        keep = self.grade > 0
-        return np.stack([self.query[keep], self.target[keep]], axis=1)
+        return np.stack([self.query, self.target], axis=1)[self.grade > 0]
 
     @cached_property
     def negatives(self) -> Int[ndarray, "p 2"]:
         """List the (query row, target row) pairs that are judged not relevant, in their order."""
-        keep = self.grade <= 0
-        return np.stack([self.query[keep], self.target[keep]], axis=1)
+        return np.stack([self.query, self.target], axis=1)[self.grade <= 0]
 
     @cached_property
     def query_rows(self) -> Int[ndarray, " q"]:
@@ -135,12 +133,7 @@ class RetrievalDataset:
 
 @final
 class ByQuery:
-    """Look up the rows that some pairs give each query.
-
-    Args:
-        pairs: (query row, target row), in any order.
-        queries: How many queries there are.
-    """
+    """Look up the rows that (query row, target row) pairs, in any order, give each query."""
 
     def __init__(self, pairs: Int[ndarray, "p 2"], queries: int) -> None:
         distinct = np.unique(pairs, axis=0)

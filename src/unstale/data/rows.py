@@ -29,10 +29,7 @@ _SLACK = 256  # free slots after the last home, so that a walk need not wrap aro
 class Rows:
     """Texts in the order they came, each with an id, found again by it or by the text's bytes.
 
-    A text that came without an id gets one made up of its row, which is no other's.
-
-    Args:
-        prefix: Of the ids that are made up.
+    A text that came without an id gets one made up of the prefix and its row, which is no other's.
     """
 
     def __init__(self, prefix: str) -> None:

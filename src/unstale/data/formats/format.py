@@ -28,19 +28,12 @@ TWINS = "which of several equal texts was judged"
 @final
 @dataclass(frozen=True)
 class Location:
-    """Where to read from.
+    """Where to read from."""
 
-    Args:
-        place: A file, a folder, or a name that the format knows.
-        columns: For rows with columns: which column has the role of `query`, `positive`, ...
-        progress: Show a bar.
-        judged: There must be qrels.
-    """
-
-    place: str
-    columns: Mapping[str, str] = field(default_factory=dict)
+    place: str  # a file, a folder, or a name that the format knows
+    columns: Mapping[str, str] = field(default_factory=dict)  # role: the column that has it
     progress: bool = True
-    judged: bool = True
+    judged: bool = True  # there must be qrels
 
     @property
     def path(self) -> Path:
@@ -75,25 +68,15 @@ class Location:
 @final
 @dataclass(frozen=True)
 class Format:
-    """A way to write queries, targets and judgements down.
+    """A way to write queries, targets and judgements down."""
 
-    Args:
-        name: As `--to` and `FORMAT:PATH` call it.
-        about: What it looks for, in a few words.
-        fits: Finds what is in this format, by a look at its beginning; nothing is false.
-        read: Reads it all.
-        write: Writes a dataset into an empty folder; None if that is not possible.
-        lacks: What it has no place for: ids, query ids, titles, answers, grades, twins.
-        check: Refuses a dataset that `write` would refuse; None if it writes any.
-    """
-
-    name: str
-    about: str
-    fits: Callable[[Location], object]
+    name: str  # as `--to` and `FORMAT:PATH` call it
+    about: str  # what it looks for, in a few words
+    fits: Callable[[Location], object]  # what is in this format, by a look at its beginning
     read: Callable[[Location], RetrievalDataset]
-    write: Callable[[RetrievalDataset, Path], None] | None
-    lacks: tuple[str, ...] = ()
-    check: Callable[[RetrievalDataset], None] | None = None
+    write: Callable[[RetrievalDataset, Path], None] | None  # into an empty folder; None: cannot
+    lacks: tuple[str, ...] = ()  # of: ids, query ids, titles, answers, grades, TWINS
+    check: Callable[[RetrievalDataset], None] | None = None  # refuses what `write` would refuse
 
     def loses(self, dataset: RetrievalDataset) -> list[str]:
         """List what a dataset has that this format has no place for."""

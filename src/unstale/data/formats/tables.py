@@ -80,7 +80,7 @@ class _Table:
     def _has_columns(self, file: Path) -> bool:
         try:
             where, row = next(self.read_rows(file, False), ("", {}))
-            columns.assign(list(row), {}, where)
+            columns.RowReader(where, {}).assign(row)
         except InputError:
             return False
         return True
