@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import final
 
 import numpy as np
@@ -35,8 +36,10 @@ class Texts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._array)
 
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(texts for _, texts in self.chunks(4096))
+
     def __getitem__(self, row: int) -> str:  # type: ignore[override]
-        """Return one text."""
         return self._array[int(row)].as_py()
 
     def take(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
@@ -52,10 +55,8 @@ class Texts(Sequence[str]):
     def digest(self) -> str:
         """Hash all texts, in order."""
         whole = hashlib.sha256()
-        for _, chunk in self.chunks(4096):
-            for text in chunk:
-                data = text.encode()
-                whole.update(len(data).to_bytes(8, "little") + data)  # no text runs into the next
+        for data in map(str.encode, self):
+            whole.update(len(data).to_bytes(8, "little") + data)  # no text runs into the next
         return whole.hexdigest()
 
     @cached_property
@@ -160,8 +161,7 @@ class ByQuery:
 class Positives:
     """Look up the rows that must never be a query's negatives.
 
-    Those are its relevant targets in any split given, and every target with the same text as one
-    of them.
+    Those are its relevant targets in any of the splits, and every target with the same text.
     """
 
     def __init__(self, dataset: RetrievalDataset, splits: Sequence[str]) -> None:
@@ -169,8 +169,7 @@ class Positives:
         pairs = np.concatenate([dataset.split(s).pairs for s in splits])
         order = np.argsort(groups, kind="stable")  # rows, those of one text side by side
         starts = np.searchsorted(groups[order], groups[pairs[:, 1]], side="left")
-        ends = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right")
-        lengths = ends - starts
+        lengths = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right") - starts
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         rows = order[np.repeat(starts, lengths) + offset]
         closure = np.stack([np.repeat(pairs[:, 0], lengths), rows], axis=1)

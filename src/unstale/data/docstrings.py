@@ -80,19 +80,16 @@ class _Pair(NamedTuple):
 _Outcomes = list[_Pair | str] | None  # a pair or a rule to each function; None: not parsed
 
 
-def docstrings_folder(
-    packages: Sequence[str] = DEFAULT_PACKAGES, cache: Path | None = None
-) -> Path:
-    """Return the folder of the set, building it if none is there for these very versions.
+def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
+    """Return the set's folder in the cache, building it if none is there for these very versions.
 
     Args:
         packages: Import names of installed packages, and `stdlib`. Order matters: of two equal
             pairs the first is kept.
-        cache: The folder that holds built sets; by default `unstale.files.cache_folder()`.
     """
     identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()
-    folder = (cache or cache_folder()) / f"docstrings-{key}"
+    folder = cache_folder() / f"docstrings-{key}"
     if not folder.is_dir():
         build_docstrings(folder, packages)
     return folder
@@ -107,11 +104,10 @@ def build_docstrings(
     """Write the set as a new BEIR folder, which appears whole or not at all.
 
     Args:
-        folder: The folder to make; it must not exist.
+        folder: It must not exist.
         packages: As in `docstrings_folder`.
         workers: Processes that parse; by default one a core, and fewer for few files. The output
             does not depend on it. A script without a `__main__` guard falls back to one.
-        progress: Show a progress bar on stderr.
     """
     from unstale.data.formats.beir import write_parts  # not above: workers need no pyarrow
 

@@ -13,6 +13,7 @@ from unstale.data.lines import Record, identifier, show, string
 from unstale.data.rows import Index, Rows
 from unstale.errors import InputError
 
+Judged = tuple[int, str, str, str | int]  # line, query id, target id, grade
 _LOG = logging.getLogger(__name__)
 
 
@@ -127,23 +128,21 @@ class Gatherer:
         for column, value in zip(self._judged[split], (query, target, grade, line), strict=True):
             column.append(value)
 
-    def judge_ids(
-        self, split: str, query: str, target: str, grade: str | int, file: str, line: int
-    ) -> None:
-        """Record a judgement as a line of a qrels file has it; its split's own query is meant."""
-        row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
-        row = self.queries.find(query) if row is None else row
-        column = self.targets.find(target)
-        if row is None or column is None:
-            what, id = ("query", query) if row is None else ("target", target)
-            raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
-        try:
-            value = int(grade)
-            np.int64(value)
-        except (ValueError, OverflowError):
-            raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
+    def judge_lines(self, split: str, file: str, lines: Iterable[Judged]) -> None:
+        """Record the lines of a qrels file; of equal query ids, that of the same split is meant."""
         self._files[split] = file
-        self.judge(split, row, column, value, line)
+        for line, query, target, grade in lines:
+            row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
+            row = self.queries.find(query) if row is None else row
+            column = self.targets.find(target)
+            if row is None or column is None:
+                what, id = ("query", query) if row is None else ("target", target)
+                raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
+            try:
+                value = int(np.int64(int(grade)))
+            except (ValueError, OverflowError):
+                raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
+            self.judge(split, row, column, value, line)
 
     def example(self, split: str, example: Example, where: str) -> None:
         """Add a query with its judged targets; negatives are judged with a grade of 0."""

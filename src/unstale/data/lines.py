@@ -21,7 +21,7 @@ _QUIET = 50_000_000  # bytes below which a file is read before a bar would be of
 _FEW = 50_000  # things below which a bar would be of no use
 _PIECE = 2**20
 _LARGEST = 2**26  # characters of one record of a JSON array
-_OPENING, _BETWEEN = re.compile(r"\s*\["), re.compile(r"[\s,]*")
+_OPENING, _BETWEEN = re.compile(r"\s*\[[\s,]*"), re.compile(r"[\s,]*")
 BREAKS = re.compile(r"[\t\r\n]+")  # what a field divided by tabs cannot hold
 _FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
 
@@ -131,10 +131,13 @@ def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
         _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
 
 
-def write_csv(path: Path, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
-    """Write rows of fields, quoted where they must be."""
+def write_csv(
+    path: Path, names: Sequence[str], rows: Iterable[Sequence[object]], delimiter: str = ","
+) -> None:
+    """Write a header and rows of fields, quoted where they must be."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+        writer = csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n")
+        writer.writerows(chain([names], rows))
 
 
 class _Lines:

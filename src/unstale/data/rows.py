@@ -18,7 +18,7 @@ from unstale.data.lines import show
 from unstale.errors import InputError
 from unstale.files import cache_folder
 
-_CHUNK = 8192  # texts to one Arrow chunk, and ids looked at together
+_CHUNK = 8192  # texts to one Arrow chunk
 _SPILL = 16 * 2**20  # bytes of texts kept in memory
 _SCHEMA = pa.schema([("text", pa.large_string())])
 _PAIR = struct.Struct("<QQ")
@@ -86,8 +86,7 @@ class Rows:
 
     def _distinct(self, ids: Texts) -> Texts:
         """Make up other ids for those that were made up and are another text's."""
-        every = (hash(id) for _, chunk in ids.chunks(_CHUNK) for id in chunk)
-        hashes = np.fromiter(every, np.int64, len(self))
+        hashes = np.fromiter(map(hash, ids), np.int64, len(self))
         ordered = np.sort(hashes)
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if not len(repeated):
@@ -103,9 +102,8 @@ class Rows:
         if not renamed:
             return ids
         writer = TextWriter()
-        for start, chunk in ids.chunks(_CHUNK):
-            for row, id in enumerate(chunk, start):
-                writer.append(renamed.get(row, id))
+        for row, id in enumerate(ids):
+            writer.append(renamed.get(row, id))
         return writer.finish()
 
     def _made_up(self, row: int, hashes: Int[ndarray, " n"]) -> str:

@@ -8,7 +8,7 @@ from unstale.data import lines
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import Format, Location
 from unstale.data.formats.walk import check_ids, judgements, queries, targets
-from unstale.data.gather import Gatherer, parse_target
+from unstale.data.gather import Gatherer, Judged, parse_target
 from unstale.data.lines import Record
 from unstale.errors import InputError
 
@@ -31,8 +31,7 @@ def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> Re
         text, id = lines.string(record, "text", where), lines.string(record, "_id", where)
         gatherer.new_query(text, id, where, _answers(record, where))
     for file in files:
-        for line, fields in _qrels(file, progress):
-            gatherer.judge_ids(file.stem, *fields, file=str(file), line=line)
+        gatherer.judge_lines(file.stem, str(file), _qrels(file, progress))
     return gatherer.dataset(folder.resolve().name, asked=judged)
 
 
@@ -42,7 +41,7 @@ def _answers(record: Record, where: str) -> list[str]:
     return lines.strings(answers, "metadata.answers", where)
 
 
-def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, str]]]:
+def _qrels(path: Path, progress: bool) -> Iterator[Judged]:
     """Yield the fields of each line; the header is BEIR's, or the file starts with data."""
     for number, line in lines.text_lines(path, progress):
         fields = tuple(line.rstrip("\r\n").split("\t"))
@@ -51,7 +50,7 @@ def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, st
         if len(fields) != 3:
             rule = f"expected {', '.join(_HEADER)} divided by tabs"
             raise InputError(f"{path}:{number}: {rule}, found {lines.show(fields)}")
-        yield number, fields
+        yield number, *fields
 
 
 def write_beir(dataset: RetrievalDataset, folder: Path) -> None:

@@ -108,18 +108,17 @@ def splits_of(files: list[Path]) -> dict[str, list[Path]]:
         >>> {split: [file.name for file in parts] for split, parts in files.items()}
         {'dev': ['nq-dev.json'], 'train': ['train-0.json', 'train-1.json']}
     """
+    matches = {file: _PLAIN.fullmatch(file.stem.lower()) for file in files}
     plain: dict[str, list[re.Match[str]]] = {}
-    for file in files:
-        if found := _PLAIN.fullmatch(file.stem.lower()):
-            plain.setdefault(found["word"], []).append(found)
+    for found in filter(None, matches.values()):
+        plain.setdefault(found["word"], []).append(found)
     clear = {word for word, names in plain.items() if _is_one(names)}
     splits: dict[str, list[Path]] = {}
     kept: dict[str, list[str]] = {}  # names that might be taken for a word
-    for file in files:
-        found, split = _PLAIN.fullmatch(file.stem.lower()), file.stem
-        word = found["word"] if found else split_of(file.stem)
-        if found and word in clear:
-            split = found["word"]
+    for file, match in matches.items():
+        split, word = file.stem, match["word"] if match else split_of(file.stem)
+        if match and word in clear:
+            split = match["word"]
         elif len(files) == 1 and word in ("train", None):
             split = "train"
         elif word and split != word:

@@ -77,7 +77,6 @@ def _texts(corpus: Iterable[object]) -> Iterator[tuple[str, Target]]:
 
 
 def _open(place: str) -> dict[str, Any]:
-    """Load a dataset and return its splits."""
     from datasets import Dataset, load_dataset, load_from_disk
 
     try:

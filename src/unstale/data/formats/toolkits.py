@@ -6,7 +6,6 @@ corpus, a passage's id names a target of it; without one, the passages are the c
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -69,7 +68,7 @@ class _Toolkit:
         passages = map(self.passage, targets(dataset))
         if self.corpus.endswith(".tsv"):
             rows = ([passage[key] for key in _HEADER] for passage in passages)
-            lines.write_csv(folder / self.corpus, chain([_HEADER], rows), "\t")
+            lines.write_csv(folder / self.corpus, _HEADER, rows, "\t")
         else:
             lines.write_lines(folder / self.corpus, passages)
         for split in dataset.qrels:
