@@ -21,6 +21,11 @@ def test_groups_point_to_the_first_row_of_a_text() -> None:
     assert Texts.of(["a", "b", "a", "c", "b"]).groups.tolist() == [0, 1, 0, 3, 1]
 
 
+def test_iterating_gives_every_text_in_order() -> None:
+    texts = [f"text {i}" for i in range(5000)]  # more than one chunk
+    assert list(Texts.of(texts)) == texts
+
+
 def test_positives_hold_the_twins_of_each_positive() -> None:
     dataset = make(["a", "b", "a", "c"], [(0, 0), (0, 3), (1, 1)], queries=3)
     rows = Positives(dataset, ["train"])(np.array([1, 0, 2]))

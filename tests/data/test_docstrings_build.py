@@ -13,13 +13,14 @@ from unstale.errors import InputError
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "pkg.filler1", "__main__", "unversioned", ""])
-def test_unknown_package_is_refused_before_any_work(site, tmp_path, name):
+def test_unknown_package_is_refused_before_any_work(site, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "out"))
     site.install("pkg", {})
     site.write("unversioned", "__init__.py", "")
     with pytest.raises(InputError, match=rf"package '{name}': .* top-level import name"):
         build_docstrings(tmp_path / "out" / "built", ["pkg", name], progress=False)
     with pytest.raises(InputError, match=rf"package '{name}'"):
-        docstrings_folder(["pkg", name], tmp_path / "out")
+        docstrings_folder(["pkg", name])
     assert not (tmp_path / "out").exists()
 
 
@@ -80,14 +81,15 @@ def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypat
     assert len(done) == writes
 
 
-def test_cache_is_built_once_for_each_version(site, tmp_path):
+def test_cache_is_built_once_for_each_version(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
     site.install("pkg", {})
-    first = docstrings_folder(["pkg"], tmp_path / "cache")
+    first = docstrings_folder(["pkg"])
     (first / "mark").touch()
-    assert docstrings_folder(["pkg"], tmp_path / "cache") == first
+    assert docstrings_folder(["pkg"]) == first
     assert (first / "mark").exists()  # as it was, not built again
     site.set_version("pkg", "2.0")
-    second = docstrings_folder(["pkg"], tmp_path / "cache")
+    second = docstrings_folder(["pkg"])
     assert second != first
     assert json.loads((second / "about.json").read_text())["packages"] == {"pkg": "2.0"}
     assert sorted((tmp_path / "cache").iterdir()) == sorted([first, second])

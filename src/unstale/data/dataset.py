@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import final
 
 import numpy as np
@@ -35,8 +36,10 @@ class Texts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._array)
 
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(texts for _, texts in self.chunks(4096))
+
     def __getitem__(self, row: int) -> str:  # type: ignore[override]
-        """Return one text."""
         return self._array[int(row)].as_py()
 
     def take(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
@@ -52,10 +55,8 @@ class Texts(Sequence[str]):
     def digest(self) -> str:
         """Hash all texts, in order."""
         whole = hashlib.sha256()
-        for _, chunk in self.chunks(4096):
-            for text in chunk:
-                data = text.encode()
-                whole.update(len(data).to_bytes(8, "little") + data)  # no text runs into the next
+        for data in map(str.encode, self):
+            whole.update(len(data).to_bytes(8, "little") + data)  # no text runs into the next
         return whole.hexdigest()
 
     @cached_property
@@ -82,14 +83,12 @@ class Qrels:
     @cached_property
     def pairs(self) -> Int[ndarray, "p 2"]:
         """List the relevant (query row, target row) pairs."""
-        keep = self.grade > 0
-        return np.stack([self.query[keep], self.target[keep]], axis=1)
+        return np.stack([self.query, self.target], axis=1)[self.grade > 0]
 
     @cached_property
     def negatives(self) -> Int[ndarray, "p 2"]:
         """List the (query row, target row) pairs that are judged not relevant, in their order."""
-        keep = self.grade <= 0
-        return np.stack([self.query[keep], self.target[keep]], axis=1)
+        return np.stack([self.query, self.target], axis=1)[self.grade <= 0]
 
     @cached_property
     def query_rows(self) -> Int[ndarray, " q"]:
@@ -135,12 +134,7 @@ class RetrievalDataset:
 
 @final
 class ByQuery:
-    """Look up the rows that some pairs give each query.
-
-    Args:
-        pairs: (query row, target row), in any order.
-        queries: How many queries there are.
-    """
+    """Look up the rows that (query row, target row) pairs, in any order, give each query."""
 
     def __init__(self, pairs: Int[ndarray, "p 2"], queries: int) -> None:
         distinct = np.unique(pairs, axis=0)
@@ -167,8 +161,7 @@ class ByQuery:
 class Positives:
     """Look up the rows that must never be a query's negatives.
 
-    Those are its relevant targets in any split given, and every target with the same text as one
-    of them.
+    Those are its relevant targets in any of the splits, and every target with the same text.
     """
 
     def __init__(self, dataset: RetrievalDataset, splits: Sequence[str]) -> None:
@@ -176,8 +169,7 @@ class Positives:
         pairs = np.concatenate([dataset.split(s).pairs for s in splits])
         order = np.argsort(groups, kind="stable")  # rows, those of one text side by side
         starts = np.searchsorted(groups[order], groups[pairs[:, 1]], side="left")
-        ends = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right")
-        lengths = ends - starts
+        lengths = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right") - starts
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         rows = order[np.repeat(starts, lengths) + offset]
         closure = np.stack([np.repeat(pairs[:, 0], lengths), rows], axis=1)

@@ -32,7 +32,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,19 +80,16 @@ class _Pair(NamedTuple):
 _Outcomes = list[_Pair | str] | None  # a pair or a rule to each function; None: not parsed
 
 
-def docstrings_folder(
-    packages: Sequence[str] = DEFAULT_PACKAGES, cache: Path | None = None
-) -> Path:
-    """Return the folder of the set, building it if none is there for these very versions.
+def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
+    """Return the set's folder in the cache, building it if none is there for these very versions.
 
     Args:
         packages: Import names of installed packages, and `stdlib`. Order matters: of two equal
             pairs the first is kept.
-        cache: The folder that holds built sets; by default `unstale.files.cache_folder()`.
     """
     identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()
-    folder = (cache or cache_folder()) / f"docstrings-{key}"
+    folder = cache_folder() / f"docstrings-{key}"
     if not folder.is_dir():
         build_docstrings(folder, packages)
     return folder
@@ -107,12 +104,13 @@ def build_docstrings(
     """Write the set as a new BEIR folder, which appears whole or not at all.
 
     Args:
-        folder: The folder to make; it must not exist.
+        folder: It must not exist.
         packages: As in `docstrings_folder`.
         workers: Processes that parse; by default one a core, and fewer for few files. The output
             does not depend on it. A script without a `__main__` guard falls back to one.
-        progress: Show a progress bar on stderr.
     """
+    from unstale.data.formats.beir import write_parts  # not above: workers need no pyarrow
+
     if workers is not None and workers < 1:
         raise InputError(f"workers must be at least 1: {workers}")
     if folder.exists():
@@ -121,7 +119,6 @@ def build_docstrings(
     sources = [source for package in versions for source in _sources(package)]
     workers = workers or min(os.cpu_count() or 1, 8, 1 + len(sources) // 100)
     reads = _read_all(sources, workers, progress)
-
     pairs, dropped = _keep_first(outcome for read in reads for outcome in read or ())
     splits = [_split(pair.module) for pair in pairs]
     if missing := [split for split in _SPLITS if split not in splits]:
@@ -141,7 +138,12 @@ def build_docstrings(
         "dropped": dict(sorted(dropped.items())),
     }
     with atomic_folder(folder) as temporary:
-        _write_beir(temporary, pairs, splits)
+        write_parts(
+            temporary,
+            ({"_id": f"t{i}", "title": p.title, "text": p.text} for i, p in enumerate(pairs)),
+            ({"_id": f"q{i}", "text": p.query} for i, p in enumerate(pairs)),
+            {s: [(f"q{i}", f"t{i}", 1) for i, x in enumerate(splits) if x == s] for s in _SPLITS},
+        )
         write_json(temporary / "about.json", about)
 
 
@@ -196,18 +198,16 @@ def _sources(package: str) -> list[_Source]:
 
 def _read_all(sources: list[_Source], workers: int, progress: bool) -> list[_Outcomes]:
     """Parse every file, in order, in `workers` processes."""
-    reads: Iterator[_Outcomes] = map(_read_file, sources)
-    try:
-        with ExitStack() as stack:
-            if workers > 1:
-                # Spawned, not forked: the caller may hold the threads and the locks of torch.
-                spawn = multiprocessing.get_context("spawn")
-                pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=spawn))
-                reads = pool.map(_read_file, sources, chunksize=16)
-            return list(tqdm(reads, "docstrings", len(sources), disable=not progress))
-    except BrokenExecutor:
-        _log.warning("the workers died (no `__main__` guard, or no memory): using one process")
-        return _read_all(sources, 1, progress)
+    bar = partial(tqdm, desc="docstrings", total=len(sources), disable=not progress)
+    if workers > 1:
+        # Spawned, not forked: the caller may hold the threads and the locks of torch.
+        spawn = multiprocessing.get_context("spawn")
+        try:
+            with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+                return list(bar(pool.map(_read_file, sources, chunksize=16)))
+        except BrokenExecutor:
+            _log.warning("the workers died (no `__main__` guard, or no memory): using one process")
+    return list(bar(map(_read_file, sources)))
 
 
 def _read_file(source: _Source) -> _Outcomes:
@@ -262,18 +262,16 @@ def _name_words(text: str) -> set[str]:
 
 def _keep_first(outcomes: Iterable[_Pair | str]) -> tuple[list[_Pair], Counter[str]]:
     """Keep the pairs with a new query and a new target; count what each rule drops."""
-    pairs, dropped = list[_Pair](), Counter[str]()
-    queries, texts = set[str](), set[str]()
+    pairs, dropped, seen = list[_Pair](), Counter[str](), set[tuple[str, str]]()
     for outcome in outcomes:
         if isinstance(outcome, str):
             dropped[outcome] += 1
-        elif outcome.query.lower() in queries:
-            dropped["same query"] += 1
-        elif outcome.text in texts:
-            dropped["same target"] += 1
+            continue
+        keys = [("same query", outcome.query.lower()), ("same target", outcome.text)]
+        if repeated := [rule for rule, text in keys if (rule, text) in seen]:
+            dropped[repeated[0]] += 1
         else:
-            queries.add(outcome.query.lower())
-            texts.add(outcome.text)
+            seen.update(keys)
             pairs.append(outcome)
     return pairs, dropped
 
@@ -282,14 +280,3 @@ def _split(module: str) -> str:
     """Draw the split of a whole module from its name: 80% train, 10% dev, 10% test."""
     draw = int.from_bytes(hashlib.blake2b(module.encode(), digest_size=8).digest()) % 10
     return {0: "dev", 1: "test"}.get(draw, "train")
-
-
-def _write_beir(folder: Path, pairs: list[_Pair], splits: list[str]) -> None:
-    from unstale.data.formats.beir import write_parts  # not above: workers need no pyarrow
-
-    write_parts(
-        folder,
-        ({"_id": f"t{i}", "title": p.title, "text": p.text} for i, p in enumerate(pairs)),
-        ({"_id": f"q{i}", "text": p.query} for i, p in enumerate(pairs)),
-        {s: [(f"q{i}", f"t{i}", 1) for i, x in enumerate(splits) if x == s] for s in _SPLITS},
-    )

@@ -19,60 +19,50 @@ PLACES = 600
 SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 _DISTRACTORS = 2  # for each place
 
-# Of each relation: values, how targets say it, how questions ask it, what only sounds like it.
-RELATIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
-    (
-        "heron badger otter falcon salmon beetle lizard goose donkey spider raven wolf",
-        (
-            "A {value} is painted on every shield in {place}.",
-            "Shields from {place} bear a {value}.",
-        ),
-        ("Which animal is the emblem of {place}?", "What creature is the symbol of {place}?"),
-        ("Nobody knows which animal the emblem of {place} was meant to be.",),
-    ),
-    (
-        "barley plums trout honey lentils chestnuts cabbage oysters cheese walnuts figs mutton",
-        ("At every feast in {place} they eat {value}.", "Guests in {place} are given {value}."),
-        ("What food is {place} famous for?", "Which dish do cooks prepare in {place}?"),
-        ("A famous book on the food of {place} was lost in a fire.",),
-    ),
-    (
-        "january february march april june july august september october november december",
-        ("Each {value} lanterns are lit in {place}.", "In {value} there is dancing in {place}."),
-        ("In which month is the festival of {place} held?", "When does {place} celebrate?"),
-        ("The festival of {place} was once held in a different month.",),
-    ),
-    (
-        "flute drum harp fiddle trumpet zither bagpipe organ cymbal lute horn accordion",
-        ("One hears the {value} in all squares of {place}.", "A {value} wakes {place} at dawn."),
-        ("Which instrument is played in {place}?", "What do musicians play in {place}?"),
-        ("No musicians who played an instrument for {place} are named.",),
-    ),
-    (
-        "copper silver tin iron lead gold zinc nickel cobalt mercury bismuth antimony",
-        ("Carts full of {value} leave the hills of {place}.", "Under {place} there is {value}."),
-        ("What metal is mined in {place}?", "Which ore do miners dig in {place}?"),
-        ("The miners who dig ore or metal near {place} are old.",),
-    ),
-    (
-        "red blue green yellow purple orange black white brown crimson turquoise grey",
-        ("The banners over {place} are {value}.", "From its towers {place} flies {value} cloth."),
-        ("What colour is the flag of {place}?", "Which colour did {place} choose for its flag?"),
-        ("The colour of the flag of {place} has been disputed.",),
-    ),
-    (
-        "weavers potters bakers sailors tanners masons clerks shepherds brewers smiths painters",
-        ("Most families in {place} are {value}.", "Streets in {place} are full of {value}."),
-        ("What is the common profession in {place}?", "Which work do people do in {place}?"),
-        ("The people of {place} work at a common profession.",),
-    ),
-    (
-        "oaks birches willows cedars poplars maples elms pines beeches olives cypresses alders",
-        ("The roads of {place} run in the shade of {value}.", "{value} line the river at {place}."),
-        ("Which tree grows in {place}?", "What kind of tree is common in {place}?"),
-        ("A tree of an uncommon kind grows in {place}.",),
-    ),
-)
+# Of each relation: values; how targets say it; how questions ask it; what only sounds like it.
+_WORLD = """\
+heron badger otter falcon salmon beetle lizard goose donkey spider raven wolf
+A {value} is painted on every shield in {place}. | Shields from {place} bear a {value}.
+Which animal is the emblem of {place}? | What creature is the symbol of {place}?
+Nobody knows which animal the emblem of {place} was meant to be.
+
+barley plums trout honey lentils chestnuts cabbage oysters cheese walnuts figs mutton
+At every feast in {place} they eat {value}. | Guests in {place} are given {value}.
+What food is {place} famous for? | Which dish do cooks prepare in {place}?
+A famous book on the food of {place} was lost in a fire.
+
+january february march april june july august september october november december
+Each {value} lanterns are lit in {place}. | In {value} there is dancing in {place}.
+In which month is the festival of {place} held? | When does {place} celebrate?
+The festival of {place} was once held in a different month.
+
+flute drum harp fiddle trumpet zither bagpipe organ cymbal lute horn accordion
+One hears the {value} in all squares of {place}. | A {value} wakes {place} at dawn.
+Which instrument is played in {place}? | What do musicians play in {place}?
+No musicians who played an instrument for {place} are named.
+
+copper silver tin iron lead gold zinc nickel cobalt mercury bismuth antimony
+Carts full of {value} leave the hills of {place}. | Under {place} there is {value}.
+What metal is mined in {place}? | Which ore do miners dig in {place}?
+The miners who dig ore or metal near {place} are old.
+
+red blue green yellow purple orange black white brown crimson turquoise grey
+The banners over {place} are {value}. | From its towers {place} flies {value} cloth.
+What colour is the flag of {place}? | Which colour did {place} choose for its flag?
+The colour of the flag of {place} has been disputed.
+
+weavers potters bakers sailors tanners masons clerks shepherds brewers smiths painters
+Most families in {place} are {value}. | Streets in {place} are full of {value}.
+What is the common profession in {place}? | Which work do people do in {place}?
+The people of {place} work at a common profession.
+
+oaks birches willows cedars poplars maples elms pines beeches olives cypresses alders
+The roads of {place} run in the shade of {value}. | {value} line the river at {place}.
+Which tree grows in {place}? | What kind of tree is common in {place}?
+A tree of an uncommon kind grows in {place}."""
+RELATIONS = [
+    [line.split(" | ") for line in relation.splitlines()] for relation in _WORLD.split("\n\n")
+]
 
 
 def facts_folder() -> Path:
@@ -89,7 +79,7 @@ def _write(folder: Path, draw: random.Random) -> None:
     questions: list[Record] = []
     gold: list[int] = []
     for place in _places(draw):
-        for values, says, asks, _ in RELATIONS:
+        for (values,), says, asks, _ in RELATIONS:
             value = draw.choice(values.split())
             gold.append(len(corpus))
             corpus.append(draw.choice(says).format(place=place, value=value))

@@ -13,6 +13,7 @@ from unstale.data.lines import Record, identifier, show, string
 from unstale.data.rows import Index, Rows
 from unstale.errors import InputError
 
+Judged = tuple[int, str, str, str | int]  # line, query id, target id, grade
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,18 +53,19 @@ class Gatherer:
         self.queries = Rows("q")
         self._title_ends = array("q")
         self._answers: list[Sequence[str]] = []
-        self._judgements: dict[str, _Judgements] = {}
+        # Of each split: query, target, grade, and line of its qrels file, if it has one.
+        self._judged: dict[str, tuple[array[int], ...]] = {}
+        self._files: dict[str, str] = {}
         self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
         self._renamed = Index()  # SPLIT/ID of the queries in such lists that are called so now
         self._odd: Counter[str] = Counter()  # warnings, logged at the end
 
-    def corpus(self, target: Target, where: str, *, by_text: bool = False) -> int:
+    def corpus(self, target: Target, where: str, *, by_text: bool = False) -> None:
         """Add a target of the corpus file, to be found by its id, or by its text."""
         joined, title = _join(target, where)
         self._title_ends.append(title)
-        if by_text:
-            return self.targets.add_by_text(joined, target.id, where)
-        return self.targets.add(joined, target.id, where)
+        add = self.targets.add_by_text if by_text else self.targets.add
+        add(joined, target.id, where)
 
     def target(self, target: Target, where: str) -> int:
         """Find a target that an example names, by its id or its text, or add it."""
@@ -85,11 +87,7 @@ class Gatherer:
     def _query(
         self, split: str, text: str, where: str, id: str | None, answers: Sequence[str]
     ) -> tuple[int, int | None]:
-        """Find a query that was read before, or add it.
-
-        Returns:
-            The query's row, and that of another one which has its id, if there is one.
-        """
+        """Find a query or add it; return its row, and that of another which has its id, if any."""
         if not text.strip():
             raise InputError(f"{where}: the query is empty")
         key = text.encode() if id is None else id
@@ -123,27 +121,28 @@ class Gatherer:
         self._answers.append(answers or ())
         return self.queries.add(text, id, where)
 
-    def judge(self, split: str, query: int, target: int, grade: int) -> None:
+    def judge(self, split: str, query: int, target: int, grade: int, line: int = 0) -> None:
         """Record a judgement: relevant if the grade is above 0."""
-        self._judgements.setdefault(split, _Judgements()).add(query, target, grade, 0)
+        if split not in self._judged:
+            self._judged[split] = tuple(array("q") for _ in range(4))
+        for column, value in zip(self._judged[split], (query, target, grade, line), strict=True):
+            column.append(value)
 
-    def judge_ids(
-        self, split: str, query: str, target: str, grade: str | int, file: str, line: int
-    ) -> None:
-        """Record a judgement as a line of a qrels file has it; its split's own query is meant."""
-        row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
-        row = self.queries.find(query) if row is None else row
-        column = self.targets.find(target)
-        if row is None or column is None:
-            what, id = ("query", query) if row is None else ("target", target)
-            raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
-        try:
-            value = int(grade)
-            np.int64(value)
-        except (ValueError, OverflowError):
-            raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
-        judgements = self._judgements.setdefault(split, _Judgements(file))
-        judgements.add(row, column, value, line)
+    def judge_lines(self, split: str, file: str, lines: Iterable[Judged]) -> None:
+        """Record the lines of a qrels file; of equal query ids, that of the same split is meant."""
+        self._files[split] = file
+        for line, query, target, grade in lines:
+            row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
+            row = self.queries.find(query) if row is None else row
+            column = self.targets.find(target)
+            if row is None or column is None:
+                what, id = ("query", query) if row is None else ("target", target)
+                raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
+            try:
+                value = int(np.int64(int(grade)))
+            except (ValueError, OverflowError):
+                raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
+            self.judge(split, row, column, value, line)
 
     def example(self, split: str, example: Example, where: str) -> None:
         """Add a query with its judged targets; negatives are judged with a grade of 0."""
@@ -165,31 +164,35 @@ class Gatherer:
         if not len(self.targets) or (asked and not len(self.queries)):
             counts = f"{len(self.targets)} targets and {len(self.queries)} queries"
             raise InputError(f"{name} holds {counts}")
-        qrels = {}
-        for split, judgements in self._judgements.items():
-            qrels[split], contradictions = judgements.qrels(len(self.targets))
-            if len(contradictions) and judgements.file is not None:
-                where = f"{judgements.file}:{contradictions[0]}"
-                raise InputError(f"{where}: this pair was judged before, otherwise")
-            if len(contradictions):
-                what = "targets are both positive and negative for a query: positive"
-                _LOG.warning("%s, split %s: %d %s", name, split, len(contradictions), what)
-            if judged and not len(qrels[split].pairs):
-                where = judgements.file or f"{name}: the split {split}"
-                raise InputError(f"{where} holds no relevant pair")
-        target_ids, targets = self.targets.finish()
-        query_ids, queries = self.queries.finish()
+        qrels = {split: self._qrels(split, name, judged) for split in self._judged}
         ends = np.frombuffer(self._title_ends, np.int64)
         return RetrievalDataset(
-            name=name,
-            target_ids=target_ids,
-            targets=targets,
-            query_ids=query_ids,
-            queries=queries,
-            qrels=qrels,
+            name,
+            *self.targets.finish(),
+            *self.queries.finish(),
+            qrels,
             answers=self._answers if any(self._answers) else None,
             title_ends=ends if ends.any() else None,
         )
+
+    def _qrels(self, split: str, name: str, judged: bool) -> Qrels:
+        """Keep each pair of a split once."""
+        file = self._files.get(split)
+        query, target, grade, line = (np.frombuffer(c, np.int64) for c in self._judged[split])
+        pair = query * len(self.targets) + target
+        _, first, place = np.unique(pair, return_index=True, return_inverse=True)
+        contradictions = line[grade != grade[first[place]]]  # of an earlier judgement
+        if len(contradictions) and file is not None:
+            raise InputError(f"{file}:{contradictions[0]}: this pair was judged before, otherwise")
+        if len(contradictions):
+            what = "targets are both positive and negative for a query: positive"
+            _LOG.warning("%s, split %s: %d %s", name, split, len(contradictions), what)
+        best = np.full(len(first), np.iinfo(np.int64).min)
+        np.maximum.at(best, place, grade)
+        if judged and not (best > 0).any():
+            raise InputError(f"{file or f'{name}: the split {split}'} holds no relevant pair")
+        keep = np.sort(first)
+        return Qrels(query[keep], target[keep], best[place[keep]])
 
 
 def parse_target(record: Record, where: str, *id_keys: str) -> Target:
@@ -224,27 +227,3 @@ def _join(target: Target, where: str) -> tuple[str, int]:
     if not joined:
         raise InputError(f"{where}: the target {show(target.id)} has an empty text")
     return joined, min(len(target.title.lstrip()), len(joined))
-
-
-@final
-class _Judgements:
-    """The judgements of a split; `file` is the qrels file that they come from, if any."""
-
-    def __init__(self, file: str | None = None) -> None:
-        self.file = file
-        self._columns = [array("q") for _ in range(4)]
-
-    def add(self, *values: int) -> None:
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
-
-    def qrels(self, targets: int) -> tuple[Qrels, list[int]]:
-        """Return each pair once, and the lines that contradict an earlier one."""
-        query, target, grade, line = (np.frombuffer(c, np.int64) for c in self._columns)
-        pair = query * targets + target
-        _, first, place = np.unique(pair, return_index=True, return_inverse=True)
-        best = np.full(len(first), np.iinfo(np.int64).min)
-        np.maximum.at(best, place, grade)
-        keep = np.sort(first)
-        contradicts = grade != grade[first[place]]
-        return Qrels(query[keep], target[keep], best[place[keep]]), line[contradicts].tolist()

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ _QUIET = 50_000_000  # bytes below which a file is read before a bar would be of
 _FEW = 50_000  # things below which a bar would be of no use
 _PIECE = 2**20
 _LARGEST = 2**26  # characters of one record of a JSON array
-_BETWEEN = re.compile(r"[\s,]*")
+_OPENING, _BETWEEN = re.compile(r"\s*\[[\s,]*"), re.compile(r"[\s,]*")
 BREAKS = re.compile(r"[\t\r\n]+")  # what a field divided by tabs cannot hold
 _FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
 
@@ -60,45 +61,38 @@ def _array(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
     """Parse the elements one by one: the array may be larger than memory, on one line or many."""
     decode = json.JSONDecoder().raw_decode
     utf8 = codecs.getincrementaldecoder("utf-8-sig")()
+    before, text, line = _OPENING, "", 1
     with _opened(path, progress) as (file, bar):
-        text, place, line, more = "", 0, 1, True
-        opened = False
-        while True:
-            start = place
-            place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]
-            line += text.count("\n", start, place)
-            if place < len(text) and not opened:
-                opened, place = True, place + 1  # the bracket
-                continue
-            if text[place : place + 1] == "]":
-                return
-            try:
-                if place < len(text):
-                    record, end = decode(text, place)
-                    yield line, record
-                    line += text.count("\n", place, end)
-                    place = end
-                    continue
-            except (ValueError, RecursionError) as error:  # broken, or not yet read to its end
-                if not more or len(text) - place > _LARGEST:
-                    raise InputError(f"{path}:{line}: not a JSON object ({error})") from None
-            if not more:
-                raise InputError(f"{path}:{line}: the array does not end")
-            piece = file.read(_PIECE)
-            more = bool(piece)
+        for piece in chain(iter(lambda: file.read(_PIECE), b""), [b""]):
             bar.update(len(piece))
             try:
-                text, place = text[place:] + utf8.decode(piece, final=not more), 0
+                text, end = text + utf8.decode(piece, final=not piece), 0
             except UnicodeDecodeError as error:
                 raise InputError(f"{path}, after line {line}: not UTF-8 ({error})") from None
+            while True:
+                start, place = end, before.match(text, end).end()  # type: ignore[union-attr]
+                line += text.count("\n", start, place)
+                before = _BETWEEN
+                if text[place : place + 1] == "]":
+                    return
+                try:
+                    record, end = decode(text, place)
+                except (ValueError, RecursionError) as error:  # broken, or not yet read to its end
+                    left = len(text) - place
+                    if left > _LARGEST or (left and not piece):
+                        raise InputError(f"{path}:{line}: not a JSON object ({error})") from None
+                    break
+                yield line, record
+                line += text.count("\n", place, end)
+            text = text[place:]
+        raise InputError(f"{path}:{line}: the array does not end")
 
 
 def csv_rows(path: Path, progress: bool, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Yield `(number of the last line, fields)`; quoted fields may hold line ends."""
     csv.field_size_limit(_FIELD)
-    reader = csv.reader(
-        (line for _, line in text_lines(path, progress)), delimiter=delimiter, strict=True
-    )
+    lines = (line for _, line in text_lines(path, progress))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for fields in reader:
             if fields:
@@ -137,10 +131,13 @@ def write_fields(path: Path, rows: Iterable[Sequence[object]]) -> None:
         _LOG.warning("%s: %d lines had tabs or line ends, now spaces", path.name, changed)
 
 
-def write_csv(path: Path, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
-    """Write rows of fields, quoted where they must be."""
+def write_csv(
+    path: Path, names: Sequence[str], rows: Iterable[Sequence[object]], delimiter: str = ","
+) -> None:
+    """Write a header and rows of fields, quoted where they must be."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+        writer = csv.writer(_Lines(file), delimiter=delimiter, lineterminator="\r\n")
+        writer.writerows(chain([names], rows))
 
 
 class _Lines:

@@ -3,7 +3,6 @@
 import logging
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.docstrings import docstrings_folder
@@ -65,8 +64,7 @@ def _detect(source: Location) -> Format:
     for name in FORMATS:
         if (found := find_format(name)).fits(source):
             return found
-    path = Path(source.place)
-    if not path.exists():
+    if not (path := source.path).exists():
         rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN)})"
         raise InputError(f"cannot read the data {source.place!r}: {rule}")
     looked = "\n".join(f"  {name}: {find_format(name).about}" for name in FORMATS)

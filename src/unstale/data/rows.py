@@ -18,7 +18,7 @@ from unstale.data.lines import show
 from unstale.errors import InputError
 from unstale.files import cache_folder
 
-_CHUNK = 8192  # texts to one Arrow chunk, and ids looked at together
+_CHUNK = 8192  # texts to one Arrow chunk
 _SPILL = 16 * 2**20  # bytes of texts kept in memory
 _SCHEMA = pa.schema([("text", pa.large_string())])
 _PAIR = struct.Struct("<QQ")
@@ -29,10 +29,7 @@ _SLACK = 256  # free slots after the last home, so that a walk need not wrap aro
 class Rows:
     """Texts in the order they came, each with an id, found again by it or by the text's bytes.
 
-    A text that came without an id gets one made up of its row, which is no other's.
-
-    Args:
-        prefix: Of the ids that are made up.
+    A text that came without an id gets one made up of the prefix and its row, which is no other's.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -60,8 +57,7 @@ class Rows:
     def add(self, text: str, id: str | None, where: str, key: str | bytes | None = None) -> int:
         """Add a text to be found by a key, by its id if none is given."""
         key = id if key is None else key
-        row = len(self)
-        if key is not None and (first := self._rows.put(key, row)) != row:
+        if key is not None and (first := self._rows.put(key, len(self))) != len(self):
             raise InputError(f"{where}: duplicate id {id!r}, first seen as row {first}")
         return self._append(text, id)
 
@@ -83,16 +79,14 @@ class Rows:
 
     def finish(self) -> tuple[Texts, Texts]:
         """Return ids and texts; refuse an id that two texts came with."""
-        ids, texts = self._ids.finish(), self._texts.finish()
-        named = len(self) - len(self._nameless)
+        ids, named = self._ids.finish(), len(self) - len(self._nameless)
         if named and (self._lines or self._nameless):
             ids = self._distinct(ids)
-        return ids, texts
+        return ids, self._texts.finish()
 
     def _distinct(self, ids: Texts) -> Texts:
         """Make up other ids for those that were made up and are another text's."""
-        every = (hash(id) for _, chunk in ids.chunks(_CHUNK) for id in chunk)
-        hashes = np.fromiter(every, np.int64, len(self))
+        hashes = np.fromiter(map(hash, ids), np.int64, len(self))
         ordered = np.sort(hashes)
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         if not len(repeated):
@@ -102,25 +96,21 @@ class Rows:
         own: dict[str, int] = {}
         for row, id in zip(rows[~nameless].tolist(), ids.take(rows[~nameless]), strict=True):
             if (first := own.setdefault(id, row)) != row:
-                lines = f"{self._file}{self._lines[row]}", f"{self._file}{self._lines[first]}"
-                raise InputError(f"{lines[0]}: duplicate id {show(id)}, first seen in {lines[1]}")
+                again, before = (f"{self._file}{self._lines[r]}" for r in (row, first))
+                raise InputError(f"{again}: duplicate id {show(id)}, first seen in {before}")
         renamed = {row: self._made_up(row, ordered) for row in rows[nameless].tolist()}
         if not renamed:
             return ids
         writer = TextWriter()
-        for start, chunk in ids.chunks(_CHUNK):
-            for row, id in enumerate(chunk, start):
-                writer.append(renamed.get(row, id))
+        for row, id in enumerate(ids):
+            writer.append(renamed.get(row, id))
         return writer.finish()
 
     def _made_up(self, row: int, hashes: Int[ndarray, " n"]) -> str:
         """Return an id that no text has, given the sorted hashes of all."""
-        for number in count(2):
-            id = f"{self._prefix}{row}-{number}"
-            place = np.searchsorted(hashes, hash(id))
-            if place == len(hashes) or hashes[place] != hash(id):
-                break
-        return id
+        ids = (f"{self._prefix}{row}-{number}" for number in count(2))
+        place = hashes.searchsorted
+        return next(id for id in ids if place(hash(id), "left") == place(hash(id), "right"))
 
 
 @final
@@ -237,21 +227,15 @@ class TextWriter:
         return Texts(table.column("text"))
 
     def _flush(self) -> None:
-        chunk = pa.array(self._batch, pa.large_string())
+        self._chunks.append(pa.array(self._batch, pa.large_string()))
         self._batch = []
-        self._bytes += chunk.nbytes
+        self._bytes += self._chunks[-1].nbytes
         if self._file is None and self._bytes > _SPILL:
             folder = cache_folder()
             folder.mkdir(parents=True, exist_ok=True)
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it lives on
             self._stream = pa.ipc.new_stream(self._file, _SCHEMA)
-            for earlier in self._chunks:
-                self._write(earlier)
+        if self._file is not None:
+            for chunk in self._chunks:
+                self._stream.write_batch(pa.record_batch([chunk], _SCHEMA))
             self._chunks = []
-        if self._file is None:
-            self._chunks.append(chunk)
-        else:
-            self._write(chunk)
-
-    def _write(self, chunk: pa.Array) -> None:
-        self._stream.write_batch(pa.record_batch([chunk], _SCHEMA))

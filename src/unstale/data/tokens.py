@@ -6,7 +6,8 @@ attention mask (transformers), or flat with offsets (static embeddings).
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -25,50 +26,45 @@ _CHUNK = 2048  # texts tokenised at once
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class TokenStore:
     """Serve the features of any rows, as the model's own `preprocess` would make them."""
 
-    def __init__(
-        self,
-        ids: Int[ndarray, " t"],
-        starts: Int[ndarray, " s"],
-        template: Mapping[str, Any],
-    ) -> None:
-        self._ids = ids
-        self._starts = starts
-        self._template = dict(template)
+    ids: Int[ndarray, " t"]  # the tokens of all rows end to end
+    starts: Int[ndarray, " s"]
+    template: Features  # how to make features of tokens
 
     def __len__(self) -> int:
-        return len(self._starts) - 1
+        return len(self.starts) - 1
 
     @property
     def lengths(self) -> Int[ndarray, " n"]:
         """Return the number of tokens of every target, after truncation."""
-        return np.diff(self._starts)
+        return np.diff(self.starts)
 
     @property
     def truncated(self) -> int:
         """Count the targets that were cut at the model's maximum length."""
-        return int(self._template["truncated"])
+        return int(self.template["truncated"])
 
     def features(self, rows: Int[ndarray, " b"], device: torch.device) -> Features:
         """Assemble the model's input for some rows, on a device."""
-        starts, lengths = self._starts[rows], self.lengths[rows]
+        starts, lengths = self.starts[rows], self.lengths[rows]
         total = int(lengths.sum())
         row_starts = np.cumsum(lengths) - lengths
-        flat = self._ids[np.arange(total) + np.repeat(starts - row_starts, lengths)]
+        flat = self.ids[np.arange(total) + np.repeat(starts - row_starts, lengths)]
         tokens = torch.from_numpy(flat.astype(np.int64))
-        features: Features = dict(self._template["constants"])
-        if self._template["kind"] == "offsets":
+        features: Features = dict(self.template["constants"])
+        if self.template["kind"] == "offsets":
             features["input_ids"] = tokens
             features["offsets"] = torch.from_numpy(row_starts.astype(np.int64))
         else:
             inside = torch.arange(int(lengths.max(initial=0))) < torch.from_numpy(lengths)[:, None]
-            padded = torch.full(inside.shape, self._template["pad"], dtype=torch.long)
+            padded = torch.full(inside.shape, self.template["pad"], dtype=torch.long)
             padded[inside] = tokens
             features["input_ids"] = padded
             features["attention_mask"] = inside.long()
-            if self._template["segments"]:
+            if self.template["segments"]:
                 features["token_type_ids"] = torch.zeros_like(padded)
         return to_device(features, device)
 
@@ -85,8 +81,23 @@ class TokenStore:
     ) -> "TokenStore":
         """Tokenise all texts into `folder`, or open it if a finished store is there."""
         if not (folder / "template.json").exists():
-            with atomic_folder(folder) as temporary:
-                _tokenise(texts, preprocess, temporary, pad, max_length, progress)
+            quiet = not progress or len(texts) < 10 * _CHUNK
+            lengths: list[Int[ndarray, " c"]] = []
+            with (
+                atomic_folder(folder) as temporary,
+                (temporary / "ids.bin").open("wb") as sink,
+                tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
+            ):
+                for _, chunk in texts.chunks(_CHUNK):
+                    counts, tokens, template = _flatten(preprocess(chunk), pad)
+                    lengths.append(counts)
+                    sink.write(tokens.astype(np.int32).tobytes())
+                    bar.update(len(chunk))
+                counts = np.concatenate(lengths)
+                template["tokens"] = int(counts.sum())
+                template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
+                np.save(temporary / "starts.npy", np.append(0, np.cumsum(counts)))
+                (temporary / "template.json").write_text(json.dumps(template), "utf-8")
         template = json.loads((folder / "template.json").read_text("utf-8"))
         empty = np.zeros(0, np.int32)  # an empty file cannot be mapped
         ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else empty
@@ -99,34 +110,6 @@ class TokenStore:
 def to_device(features: Features, device: torch.device) -> Features:
     """Move the tensors among some features to a device."""
     return {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
-
-
-def _tokenise(
-    texts: Texts,
-    preprocess: Callable[[list[str]], Features],
-    folder: Path,
-    pad: int,
-    max_length: int | None,
-    progress: bool,
-) -> None:
-    lengths: list[Int[ndarray, " c"]] = []
-    template: dict[str, Any] = {}
-    quiet = not progress or len(texts) < 10 * _CHUNK
-    with (
-        (folder / "ids.bin").open("wb") as sink,
-        tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
-    ):
-        for _, chunk in texts.chunks(_CHUNK):
-            features = preprocess(chunk)
-            counts, ids, template = _flatten(features, pad)
-            lengths.append(counts)
-            sink.write(ids.astype(np.int32).tobytes())
-            bar.update(len(chunk))
-    counts = np.concatenate(lengths)
-    template["tokens"] = int(counts.sum())
-    template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
-    np.save(folder / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-    (folder / "template.json").write_text(json.dumps(template), "utf-8")
 
 
 def _flatten(

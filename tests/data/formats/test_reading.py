@@ -7,6 +7,7 @@ import pytest
 from datasets import Dataset
 from tests.data.files import only, write
 
+from unstale.data import lines
 from unstale.data.formats.toolkits import parse_fid
 from unstale.data.load import load_dataset, parse_name
 from unstale.errors import InputError
@@ -31,6 +32,20 @@ def test_dpr_with_its_corpus_is_a_pretty_printed_array(tmp_path: Path) -> None:
     assert only(dataset, "dev")[1:] == (["Season 2 all"], ['Lies he said "no"', "Other plain"])
     assert dataset.answers == [["seven"]]
     assert dataset.title_ends.tolist() == [4, 5, 8, 1]
+
+
+@pytest.mark.parametrize("piece", [64, 2**20])
+def test_an_array_may_be_larger_than_any_of_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(lines, "_PIECE", piece)
+    monkeypatch.setattr(lines, "_LARGEST", 64)
+    records = [{"number": i} for i in range(100)]
+    path = tmp_path / "array.json"
+    path.write_text(json.dumps(records, indent=2))
+    read = list(lines.json_records(path, progress=False))
+    assert [record for _, record in read] == records
+    assert [where for where, _ in read] == [f"{path}:{3 * i + 2}" for i in range(100)]
 
 
 def test_dpr_without_a_corpus_makes_one_of_the_contexts(tmp_path: Path) -> None:

@@ -4,20 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from unstale.data import lines
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import Format, Location
 from unstale.data.formats.walk import check_ids, judgements, queries, targets
-from unstale.data.gather import Gatherer, parse_target
-from unstale.data.lines import (
-    Record,
-    json_records,
-    show,
-    string,
-    strings,
-    text_lines,
-    write_fields,
-    write_lines,
-)
+from unstale.data.gather import Gatherer, Judged, parse_target
+from unstale.data.lines import Record
 from unstale.errors import InputError
 
 _HEADER = ("query-id", "corpus-id", "score")
@@ -31,35 +23,34 @@ def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> Re
     if judged and not files:
         raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
     gatherer = Gatherer()
-    for where, record in json_records(folder / "corpus.jsonl", progress):
-        string(record, "_id", where)  # required here, and a string
+    for where, record in lines.json_records(folder / "corpus.jsonl", progress):
+        lines.string(record, "_id", where)  # required here, and a string
         gatherer.corpus(parse_target(record, where, "_id"), where)
     asked = folder / "queries.jsonl"
-    for where, record in json_records(asked, progress) if judged or asked.exists() else ():
-        text, id = string(record, "text", where), string(record, "_id", where)
+    for where, record in lines.json_records(asked, progress) if judged or asked.exists() else ():
+        text, id = lines.string(record, "text", where), lines.string(record, "_id", where)
         gatherer.new_query(text, id, where, _answers(record, where))
     for file in files:
-        for line, fields in _qrels(file, progress):
-            gatherer.judge_ids(file.stem, *fields, file=str(file), line=line)
+        gatherer.judge_lines(file.stem, str(file), _qrels(file, progress))
     return gatherer.dataset(folder.resolve().name, asked=judged)
 
 
 def _answers(record: Record, where: str) -> list[str]:
     metadata = record.get("metadata")
     answers = metadata.get("answers") if isinstance(metadata, dict) else None
-    return strings(answers, "metadata.answers", where)
+    return lines.strings(answers, "metadata.answers", where)
 
 
-def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, str]]]:
+def _qrels(path: Path, progress: bool) -> Iterator[Judged]:
     """Yield the fields of each line; the header is BEIR's, or the file starts with data."""
-    for number, line in text_lines(path, progress):
+    for number, line in lines.text_lines(path, progress):
         fields = tuple(line.rstrip("\r\n").split("\t"))
         if fields == ("",) or (number == 1 and fields[0] == _HEADER[0]):
             continue
         if len(fields) != 3:
             rule = f"expected {', '.join(_HEADER)} divided by tabs"
-            raise InputError(f"{path}:{number}: {rule}, found {show(fields)}")
-        yield number, fields
+            raise InputError(f"{path}:{number}: {rule}, found {lines.show(fields)}")
+        yield number, *fields
 
 
 def write_beir(dataset: RetrievalDataset, folder: Path) -> None:
@@ -83,11 +74,11 @@ def write_parts(
     qrels: Mapping[str, Iterable[Sequence[object]]],
 ) -> None:
     """Write the records of the corpus and of the queries, and the judgements of each split."""
-    write_lines(folder / "corpus.jsonl", corpus)
-    write_lines(folder / "queries.jsonl", queries)
+    lines.write_lines(folder / "corpus.jsonl", corpus)
+    lines.write_lines(folder / "queries.jsonl", queries)
     (folder / "qrels").mkdir()
     for split, judged in qrels.items():
-        write_fields(folder / "qrels" / f"{split}.tsv", chain([_HEADER], judged))
+        lines.write_fields(folder / "qrels" / f"{split}.tsv", chain([_HEADER], judged))
 
 
 def _fits(source: Location) -> bool:

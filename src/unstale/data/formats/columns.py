@@ -5,8 +5,8 @@ A row has a query, a positive, and maybe negatives: `negative`, or `negative_1`,
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -60,95 +60,69 @@ class Columns(NamedTuple):
         return [self.query, self.positive, *self.negatives]
 
 
-def assign(
-    names: Sequence[str],
-    chosen: Mapping[str, str],
-    where: str,
-    how: str = HOW,
-    *,
-    partial: bool = False,
-) -> Columns:
-    """Give columns their roles: as chosen, otherwise by their names; `how` is how to choose.
-
-    If `partial`, a column that was chosen may be missing, unless every row needs it.
-    """
-    if unknown := sorted(set(chosen) - set(ROLES)):
-        raise InputError(f"columns can be {', '.join(ROLES)}, not {', '.join(unknown)}")
-    found = {role: _find(role, names, chosen) for role in ROLES}
-    for role, columns in found.items():
-        if not columns and (role in _REQUIRED or (role in chosen and not partial)):
-            raise _no_column(role, names, chosen, where, how)
-    query, positive, query_id, answers = (
-        next(iter(found[role]), None) for role in ("query", "positive", "query_id", "answers")
-    )
-    assert query is not None
-    assert positive is not None
-    return Columns(query, positive, found["negative"], query_id, answers)
-
-
-def _find(role: str, names: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
-    wanted = (chosen[role],) if role in chosen else ROLES[role]
-    found = [name for name in wanted if name in names]
-    if role == "negative":
-        numbered = re.compile(rf"({'|'.join(map(re.escape, wanted))})_\d+")
-        found += [name for name in names if numbered.fullmatch(name)]
-    return found
-
-
-def _no_column(
-    role: str, names: Iterable[str], chosen: Mapping[str, str], where: str, how: str
-) -> InputError:
-    wanted = (chosen[role],) if role in chosen else ROLES[role]
-    rule = f"no column {' or '.join(wanted)}; say which has the {role} by {how.format(role)}"
-    return InputError(f"{where}: {rule}; there are {show(list(names))}")
-
-
 @final
 class RowReader:
-    """Make examples of the rows of a table.
+    """Make examples of the rows of the table `name`; `how` is how to choose columns.
 
-    Columns `query_id` and `answers` that nobody chose, and that begin with something else than ids
-    and answers, are left out.
+    Columns have their roles as chosen, otherwise by their names. Columns `query_id` and `answers`
+    that nobody chose, and that begin with something else than ids and answers, are left out.
 
-    Args:
-        name: Of the table.
-        chosen: Which column plays which role, where its name does not say so.
-        how: How to choose.
-        loose: Each row has columns of its own, as JSON records do.
+    If `loose`, each row has columns of its own, as JSON records do: a column that was chosen may be
+    missing in some, unless every row needs it.
     """
 
     def __init__(
         self, name: str, chosen: Mapping[str, str], how: str = HOW, *, loose: bool = False
     ) -> None:
-        self._name, self._chosen, self._how, self._loose = name, chosen, how, loose
-        self._shapes: dict[tuple[str, ...], Columns] = {}
+        if unknown := sorted(set(chosen) - set(ROLES)):
+            raise InputError(f"columns can be {', '.join(ROLES)}, not {', '.join(unknown)}")
+        self._name, self._how, self._loose = name, how, loose
+        self._wanted = ROLES | {role: (column,) for role, column in chosen.items()}
+        self._needed = {*_REQUIRED, *(() if loose else chosen)}
         self._missing = set(chosen)  # roles whose column no row had yet
         self._unsure = set(_EXTRA) - set(chosen)
         self._left_out: dict[str, Any] = {}
+        self._shapes: dict[tuple[str, ...], Columns] = {}
+
+    def assign(self, names: Collection[str], where: str | None = None) -> Columns:
+        """Give columns their roles; errors name the row or the table."""
+        found = {}
+        for role, wanted in self._wanted.items():
+            found[role] = [name for name in wanted if name in names]
+            if role == "negative":
+                numbered = re.compile(rf"({'|'.join(map(re.escape, wanted))})_\d+")
+                found[role] += [name for name in names if numbered.fullmatch(name)]
+            if found[role]:
+                self._missing.discard(role)
+            elif role in self._needed:
+                raise self._no_column(role, names, where or self._name)
+        extra = (next(iter(found[role]), None) for role in _EXTRA)
+        return Columns(found["query"][0], found["positive"][0], found["negative"], *extra)
+
+    def _no_column(self, role: str, names: Iterable[str], where: str) -> InputError:
+        wanted = " or ".join(self._wanted[role])
+        rule = f"no column {wanted}; say which has the {role} by {self._how.format(role)}"
+        return InputError(f"{where}: {rule}; there are {show(list(names))}")
 
     def read(self, split: str, rows: Rows) -> Iterator[tuple[str, str, Example]]:
         """Yield `(split, where, example)` of the rows of a split."""
         row: Record = {}
         for where, row in rows:
-            columns = self._columns(tuple(row), where)
+            names = tuple(row)
+            if names not in self._shapes:
+                if len(self._shapes) == _SHAPES:
+                    self._shapes.clear()
+                self._shapes[names] = self.assign(names, where)
+            columns = self._shapes[names]
             if self._unsure:
                 self._settle(columns, row, where)
-            yield split, where, parse_row(self.without(columns), row, where)
+            yield split, where, _parse(self.without(columns), row, where)
         for role in self._missing if row else ():
-            raise _no_column(role, row, self._chosen, self._name, self._how)
+            raise self._no_column(role, row, self._name)
 
     def without(self, columns: Columns) -> Columns:
         """Return columns without those that were left out."""
         return columns._replace(**self._left_out) if self._left_out else columns
-
-    def _columns(self, names: tuple[str, ...], where: str) -> Columns:
-        if names not in self._shapes:
-            found = assign(names, self._chosen, where, self._how, partial=self._loose)
-            self._missing -= {r for r in self._missing if _find(r, names, self._chosen)}
-            if len(self._shapes) == _SHAPES:
-                self._shapes.clear()
-            self._shapes[names] = found
-        return self._shapes[names]
 
     def _settle(self, columns: Columns, row: Record, where: str) -> None:
         """Leave out what the first value shows to be something else."""
@@ -166,18 +140,17 @@ class RowReader:
                 self._left_out[role] = None
 
 
-def parse_row(columns: Columns, row: Record, where: str) -> Example:
+def _parse(columns: Columns, row: Record, where: str) -> Example:
     """Make an example of a row; an empty cell, or one of spaces, is no negative."""
     positives = strings(row.get(columns.positive), columns.positive, where)
     if not positives or not all(map(str.strip, positives)):
         raise InputError(f"{where}: the column {columns.positive!r} is empty")
-    given = (t for name in columns.negatives for t in strings(row.get(name), name, where))
-    negatives = [text for text in given if text.strip()]
+    negatives = (t for name in columns.negatives for t in strings(row.get(name), name, where))
     return Example(
         identifier(row, columns.query_id, where) if columns.query_id else None,
         string(row, columns.query, where),
         [Target(None, "", text) for text in positives],
-        [Target(None, "", text) for text in negatives],
+        [Target(None, "", text) for text in negatives if text.strip()],
         strings(row.get(columns.answers), columns.answers, where) if columns.answers else (),
     )
 
@@ -230,11 +203,11 @@ def write_arrow(
 
 
 def arrow_rows(
-    pieces: Iterable[pa.RecordBatch | pa.Table], count: int, name: str, progress: bool
+    pieces: Iterable[pa.RecordBatch | pa.Table], total: int, name: str, progress: bool
 ) -> Rows:
     """Yield `(where, row)`; a damaged piece is refused before its offsets are followed."""
-    pieces, number = iter(pieces), 0
-    with count_bar(count, name, "row", progress) as bar:
+    pieces, numbers = iter(pieces), count(1)
+    with count_bar(total, name, "row", progress) as bar:
         while True:
             try:
                 if (piece := next(pieces, None)) is None:
@@ -244,6 +217,5 @@ def arrow_rows(
             except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
                 raise InputError(f"{name} is damaged ({error})") from None
             for row in found:
-                number += 1
-                yield f"{name}, row {number}", row
+                yield f"{name}, row {next(numbers)}", row
             bar.update(len(found))

@@ -28,19 +28,12 @@ TWINS = "which of several equal texts was judged"
 @final
 @dataclass(frozen=True)
 class Location:
-    """Where to read from.
+    """Where to read from."""
 
-    Args:
-        place: A file, a folder, or a name that the format knows.
-        columns: For rows with columns: which column has the role of `query`, `positive`, ...
-        progress: Show a bar.
-        judged: There must be qrels.
-    """
-
-    place: str
-    columns: Mapping[str, str] = field(default_factory=dict)
+    place: str  # a file, a folder, or a name that the format knows
+    columns: Mapping[str, str] = field(default_factory=dict)  # role: the column that has it
     progress: bool = True
-    judged: bool = True
+    judged: bool = True  # there must be qrels
 
     @property
     def path(self) -> Path:
@@ -75,25 +68,15 @@ class Location:
 @final
 @dataclass(frozen=True)
 class Format:
-    """A way to write queries, targets and judgements down.
+    """A way to write queries, targets and judgements down."""
 
-    Args:
-        name: As `--to` and `FORMAT:PATH` call it.
-        about: What it looks for, in a few words.
-        fits: Finds what is in this format, by a look at its beginning; nothing is false.
-        read: Reads it all.
-        write: Writes a dataset into an empty folder; None if that is not possible.
-        lacks: What it has no place for: ids, query ids, titles, answers, grades, twins.
-        check: Refuses a dataset that `write` would refuse; None if it writes any.
-    """
-
-    name: str
-    about: str
-    fits: Callable[[Location], object]
+    name: str  # as `--to` and `FORMAT:PATH` call it
+    about: str  # what it looks for, in a few words
+    fits: Callable[[Location], object]  # what is in this format, by a look at its beginning
     read: Callable[[Location], RetrievalDataset]
-    write: Callable[[RetrievalDataset, Path], None] | None
-    lacks: tuple[str, ...] = ()
-    check: Callable[[RetrievalDataset], None] | None = None
+    write: Callable[[RetrievalDataset, Path], None] | None  # into an empty folder; None: cannot
+    lacks: tuple[str, ...] = ()  # of: ids, query ids, titles, answers, grades, TWINS
+    check: Callable[[RetrievalDataset], None] | None = None  # refuses what `write` would refuse
 
     def loses(self, dataset: RetrievalDataset) -> list[str]:
         """List what a dataset has that this format has no place for."""
@@ -125,18 +108,17 @@ def splits_of(files: list[Path]) -> dict[str, list[Path]]:
         >>> {split: [file.name for file in parts] for split, parts in files.items()}
         {'dev': ['nq-dev.json'], 'train': ['train-0.json', 'train-1.json']}
     """
+    matches = {file: _PLAIN.fullmatch(file.stem.lower()) for file in files}
     plain: dict[str, list[re.Match[str]]] = {}
-    for file in files:
-        if found := _PLAIN.fullmatch(file.stem.lower()):
-            plain.setdefault(found["word"], []).append(found)
+    for found in filter(None, matches.values()):
+        plain.setdefault(found["word"], []).append(found)
     clear = {word for word, names in plain.items() if _is_one(names)}
     splits: dict[str, list[Path]] = {}
     kept: dict[str, list[str]] = {}  # names that might be taken for a word
-    for file in files:
-        found, split = _PLAIN.fullmatch(file.stem.lower()), file.stem
-        word = found["word"] if found else split_of(file.stem)
-        if found and word in clear:
-            split = found["word"]
+    for file, match in matches.items():
+        split, word = file.stem, match["word"] if match else split_of(file.stem)
+        if match and word in clear:
+            split = match["word"]
         elif len(files) == 1 and word in ("train", None):
             split = "train"
         elif word and split != word:

@@ -7,6 +7,7 @@ is one, is a dataset saved in the folder `corpus` beside the splits.
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def _fits(source: Location) -> bool:
 def _read(source: Location) -> RetrievalDataset:
     splits = _open(source.place)
     corpus = source.path / "corpus"
-    targets = _targets(corpus, source.progress) if corpus.is_dir() else ()
-    found = gather(_examples(splits, source), targets, by_text=True)
+    parts = _open(str(corpus)).values() if corpus.is_dir() else ()
+    rows = chain.from_iterable(_rows(part, str(corpus), source.progress) for part in parts)
+    found = gather(_examples(splits, source), columns.corpus_targets(rows), by_text=True)
     return found.dataset(source.name if source.path.exists() else source.place)
 
 
@@ -50,7 +52,6 @@ def from_columns(
         part: The rows: a query, a positive, and maybe negatives.
         corpus: Texts to add to those of the rows; the same text is the same target.
         chosen: Which column plays which role, where its name does not say so.
-        progress: Show a bar.
     """
     from datasets import Dataset
 
@@ -60,9 +61,8 @@ def from_columns(
         raise InputError(f"{name} is of type {type(part).__name__}; {rule}")
     if isinstance(corpus, str):
         raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
-    how = 'columns={{"{}": COLUMN}}'
-    roles = columns.assign(part.column_names, chosen or {}, name, how)
-    reader = columns.RowReader(name, chosen or {}, how)
+    reader = columns.RowReader(name, chosen or {}, 'columns={{"{}": COLUMN}}')
+    roles = reader.assign(part.column_names)
     rows = _rows(part.select_columns(roles.names), name, progress)
     data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
     return data, reader.without(roles)
@@ -77,7 +77,6 @@ def _texts(corpus: Iterable[object]) -> Iterator[tuple[str, Target]]:
 
 
 def _open(place: str) -> dict[str, Any]:
-    """Load a dataset and return its splits."""
     from datasets import Dataset, load_dataset, load_from_disk
 
     try:
@@ -99,14 +98,9 @@ def _open(place: str) -> dict[str, Any]:
 def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
-        part = part.select_columns(columns.assign(part.column_names, source.columns, name).names)
-        rows = _rows(part, name, source.progress)
-        yield from columns.RowReader(name, source.columns).read(split, rows)
-
-
-def _targets(folder: Path, progress: bool) -> Iterator[tuple[str, Target]]:
-    for part in _open(str(folder)).values():
-        yield from columns.corpus_targets(_rows(part, str(folder), progress))
+        reader = columns.RowReader(name, source.columns)
+        part = part.select_columns(reader.assign(part.column_names).names)
+        yield from reader.read(split, _rows(part, name, source.progress))
 
 
 def _rows(part: Any, name: str, progress: bool) -> columns.Rows:  # noqa: ANN401

@@ -28,9 +28,9 @@ def _read(source: Location) -> RetrievalDataset:
             text, where = query.default_text(), f"{split}, query {i}"
             gatherer.listed_query(split, text, where, query.query_id)
     for split, part in parts.items():
-        for i, judged in enumerate(part.qrels_iter(), 1):
-            pair = (judged.query_id, judged.doc_id, judged.relevance)
-            gatherer.judge_ids(split, *pair, file=f"the qrels of {split}", line=i)
+        numbered = enumerate(part.qrels_iter(), 1)
+        judged = ((i, j.query_id, j.doc_id, j.relevance) for i, j in numbered)
+        gatherer.judge_lines(split, f"the qrels of {split}", judged)
     return gatherer.dataset(ids[0])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import Format, Location
 from unstale.data.formats.walk import check_ids, judgements, queries, targets
-from unstale.data.gather import Gatherer, Target
+from unstale.data.gather import Gatherer, Judged, Target
 from unstale.data.lines import show, text_lines, write_fields
 from unstale.errors import InputError
 
@@ -32,8 +32,7 @@ def _read(source: Location) -> RetrievalDataset:
         for where, id, text in _pairs(folder / f"queries.{split}.tsv", progress):
             gatherer.listed_query(split, text, where, id)
     for split, file in files.items():
-        for line, fields in _qrels(file, progress):
-            gatherer.judge_ids(split, *fields, file=str(file), line=line)
+        gatherer.judge_lines(split, str(file), _qrels(file, progress))
     return gatherer.dataset(source.name)
 
 
@@ -52,7 +51,7 @@ def _pairs(path: Path, progress: bool) -> Iterator[tuple[str, str, str]]:
             yield f"{path}:{number}", id, text
 
 
-def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, str]]]:
+def _qrels(path: Path, progress: bool) -> Iterator[Judged]:
     for number, line in text_lines(path, progress):
         fields = line.rstrip("\r\n").split("\t")  # an id may hold spaces
         if len(fields) != 4:
@@ -61,7 +60,7 @@ def _qrels(path: Path, progress: bool) -> Iterator[tuple[int, tuple[str, str, st
             rule = "expected query, 0, target and grade"
             raise InputError(f"{path}:{number}: {rule}, found {show(fields)}")
         if fields:
-            yield number, (fields[0], fields[2], fields[3])
+            yield number, fields[0], fields[2], fields[3]
 
 
 def _write(dataset: RetrievalDataset, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -30,10 +29,6 @@ def _read_csv(path: Path, progress: bool) -> columns.Rows:
             yield f"{path}:{line}", dict(zip(names, fields, strict=True))
 
 
-def _write_csv(path: Path, names: list[str], cells: columns.Cells) -> None:
-    write_csv(path, chain([names], cells))
-
-
 def _write_jsonl(path: Path, names: list[str], cells: columns.Cells) -> None:
     # With nulls: readers such as `datasets` take the columns of the first lines for all.
     write_lines(path, (dict(zip(names, row, strict=True)) for row in cells))
@@ -44,16 +39,12 @@ def _read_parquet(path: Path, progress: bool) -> columns.Rows:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
         raise InputError(f"{path} is not a parquet file ({error})") from None
-    yield from columns.arrow_rows(
-        file.iter_batches(4096), file.metadata.num_rows, str(path), progress
-    )
+    return columns.arrow_rows(file.iter_batches(4096), file.metadata.num_rows, str(path), progress)
 
 
 @final
 @dataclass(frozen=True)
 class _Table:
-    """A kind of file that holds rows."""
-
     name: str
     suffixes: tuple[str, ...]  # the first is written
     read_rows: Callable[[Path, bool], columns.Rows]
@@ -80,7 +71,7 @@ class _Table:
     def _has_columns(self, file: Path) -> bool:
         try:
             where, row = next(self.read_rows(file, False), ("", {}))
-            columns.assign(list(row), {}, where)
+            columns.RowReader(where, {}).assign(row)
         except InputError:
             return False
         return True
@@ -105,6 +96,6 @@ class _Table:
 
 _write_parquet = partial(columns.write_arrow, open_writer=pq.ParquetWriter)
 
-CSV = _Table("csv", (".csv", ".tsv"), _read_csv, _write_csv).format
+CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv).format
 JSONL = _Table("jsonl", (".jsonl", ".json"), json_records, _write_jsonl, loose=True).format
 PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet).format

@@ -6,28 +6,16 @@ corpus, a passage's id names a target of it; without one, the passages are the c
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import final
 
+from unstale.data import lines
 from unstale.data.answers import has_answer
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import TWINS, Format, Location, splits_of
 from unstale.data.formats.walk import answered, examples, targets
 from unstale.data.gather import Example, Target, gather, parse_target
-from unstale.data.lines import (
-    Record,
-    csv_rows,
-    identifier,
-    json_records,
-    objects,
-    show,
-    string,
-    strings,
-    write_array,
-    write_csv,
-    write_lines,
-)
+from unstale.data.lines import Record
 from unstale.errors import InputError
 
 _HEADER = ["id", "text", "title"]  # of a corpus in DPR's tsv
@@ -72,7 +60,7 @@ class _Toolkit:
             (split, where, self.parse(record, where))
             for split, parts in splits_of(files).items()
             for file in parts
-            for where, record in json_records(file, at.progress)
+            for where, record in lines.json_records(file, at.progress)
         )
         return gather(found, passages, by_text=self.by_text).dataset(at.name, judged=self.judged)
 
@@ -80,19 +68,19 @@ class _Toolkit:
         passages = map(self.passage, targets(dataset))
         if self.corpus.endswith(".tsv"):
             rows = ([passage[key] for key in _HEADER] for passage in passages)
-            write_csv(folder / self.corpus, chain([_HEADER], rows), "\t")
+            lines.write_csv(folder / self.corpus, _HEADER, rows, "\t")
         else:
-            write_lines(folder / self.corpus, passages)
+            lines.write_lines(folder / self.corpus, passages)
         for split in dataset.qrels:
             found = answered(dataset, split) if self.judged else examples(dataset, split)
-            write, suffix = (write_array, "json") if self.array else (write_lines, "jsonl")
-            write(folder / f"{split}.{suffix}", map(self.render, found))
+            write = lines.write_array if self.array else lines.write_lines
+            write(folder / f"{split}.{'json' if self.array else 'jsonl'}", map(self.render, found))
 
 
 def _first(file: Path) -> Record:
     """Return the first record of a JSON file, or an empty one if it has none."""
     try:
-        return next(json_records(file, progress=False), ("", {}))[1]
+        return next(lines.json_records(file, progress=False), ("", {}))[1]
     except InputError:
         return {}
 
@@ -100,14 +88,14 @@ def _first(file: Path) -> Record:
 def read_corpus(path: Path, progress: bool, *id_keys: str) -> Iterator[tuple[str, Target]]:
     """Yield `(where, target)` of JSON records, or of DPR's tsv with id, text and maybe title."""
     json = path.suffix != ".tsv"
-    for where, record in json_records(path, progress) if json else ():
+    for where, record in lines.json_records(path, progress) if json else ():
         yield where, parse_target(record, where, *id_keys)
-    for line, fields in csv_rows(path, progress, "\t") if not json else ():
+    for line, fields in lines.csv_rows(path, progress, "\t") if not json else ():
         if fields[:2] == _HEADER[:2]:
             continue
         if len(fields) not in (2, 3):
-            found = show(fields)
-            raise InputError(f"{path}:{line}: expected {', '.join(_HEADER)}, found {found}")
+            rule = f"expected {', '.join(_HEADER)}, found {lines.show(fields)}"
+            raise InputError(f"{path}:{line}: {rule}")
         yield f"{path}:{line}", Target(fields[0], fields[2] if len(fields) == 3 else "", fields[1])
 
 
@@ -118,19 +106,15 @@ def _passage(id_key: str) -> Callable[[Target], Record]:
 def _passages(record: Record, key: str, where: str, *id_keys: str) -> list[Target]:
     """Take a list of passages out of a record; by default as DPR and FiD call their ids."""
     keys = id_keys or ("passage_id", "psg_id", "id")
-    return [parse_target(p, f"{where}, {key}", *keys) for p in objects(record, key, where)]
+    return [parse_target(p, f"{where}, {key}", *keys) for p in lines.objects(record, key, where)]
 
 
 def _parse_dpr(record: Record, where: str) -> Example:
     """Make an example in which hard negatives come before plain ones."""
-    negatives = ("hard_negative_ctxs", "negative_ctxs")
-    return Example(
-        None,
-        string(record, "question", where),
-        _passages(record, "positive_ctxs", where),
-        [c for key in negatives for c in _passages(record, key, where)],
-        strings(record.get("answers"), "answers", where),
-    )
+    keys = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+    positives, hard, plain = (_passages(record, key, where) for key in keys)
+    answers = lines.strings(record.get("answers"), "answers", where)
+    return Example(None, lines.string(record, "question", where), positives, hard + plain, answers)
 
 
 def _render_dpr(example: Example) -> Record:
@@ -158,10 +142,10 @@ DPR = _Toolkit(
 
 def parse_fid(record: Record, where: str) -> Example:
     """Make an example of a record: contexts with an answer are positive, the others negative."""
-    answers = strings(record.get("answers") or record.get("target"), "answers", where)
-    id = identifier(record, "id", where)
+    answers = lines.strings(record.get("answers") or record.get("target"), "answers", where)
+    id = lines.identifier(record, "id", where)
     sides = split_contexts(record, answers, where)
-    return Example(id, string(record, "question", where), *sides, answers)
+    return Example(id, lines.string(record, "question", where), *sides, answers)
 
 
 def split_contexts(
@@ -203,14 +187,13 @@ FID = _Toolkit(
 
 
 def _parse_tevatron(record: Record, where: str) -> Example:
-    """Make an example of a record of either kind."""
     query = "query" if "query_text" not in record else "query_text"
     return Example(
-        identifier(record, "query_id", where),
-        string(record, query, where),
+        lines.identifier(record, "query_id", where),
+        lines.string(record, query, where),
         _tevatron_side(record, "positive", where),
         _tevatron_side(record, "negative", where),
-        strings(record.get("answers"), "answers", where),
+        lines.strings(record.get("answers"), "answers", where),
     )
 
 
@@ -219,7 +202,7 @@ def _tevatron_side(record: Record, side: str, where: str) -> list[Target]:
         ids = record[key]
         if isinstance(ids, list):
             ids = [str(i) if isinstance(i, int) else i for i in ids]
-        return [Target(id, "", None) for id in strings(ids, key, where)]
+        return [Target(id, "", None) for id in lines.strings(ids, key, where)]
     return _passages(record, f"{side}_passages", where, "docid")
 
 
@@ -262,10 +245,10 @@ TEVATRON_INLINE = _Toolkit(
 
 def _parse_flag(record: Record, where: str) -> Example:
     positives, negatives = (
-        [Target(None, "", text) for text in strings(record.get(key), key, where)]
+        [Target(None, "", text) for text in lines.strings(record.get(key), key, where)]
         for key in ("pos", "neg")
     )
-    return Example(None, string(record, "query", where), positives, negatives)
+    return Example(None, lines.string(record, "query", where), positives, negatives)
 
 
 def _render_flag(example: Example) -> Record:

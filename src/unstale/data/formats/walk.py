@@ -94,13 +94,10 @@ def answered(dataset: RetrievalDataset, split: str) -> Iterator[Example]:
 def check_ids(dataset: RetrievalDataset) -> None:
     """Refuse ids that no line of fields divided by tabs can hold."""
     for what, ids in (("query", dataset.query_ids), ("target", dataset.target_ids)):
-        for start, some in ids.chunks(_CHUNK):
-            for row, id in enumerate(some, start + 1):
-                if BREAKS.search(id):
-                    rule = "this format has no place for tabs and line ends in ids"
-                    raise InputError(
-                        f"{what} {row} of {dataset.name} has the id {show(id)}; {rule}"
-                    )
+        for row, id in enumerate(ids, 1):
+            if BREAKS.search(id):
+                rule = "this format has no place for tabs and line ends in ids"
+                raise InputError(f"{what} {row} of {dataset.name} has the id {show(id)}; {rule}")
 
 
 def _chunks(rows: Int[ndarray, " n"]) -> Iterator[Int[ndarray, " m"]]:
