@@ -251,7 +251,7 @@ def test_one_seed_has_no_spread(results: dict[str, Any]) -> None:
         ({"strategy": 3}, "run 1: `strategy` must be a string, got 3"),
         ({"freshness": "no"}, "run 1: `freshness` must be a list of objects, got 'no'"),
         ({"curve": [1]}, "run 1: `curve` must be a list of objects, got [1]"),
-        ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must have a text, got 5"),
+        ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must be a string, got 5"),
         ({"examples": [{"query": "q", "true": [{"text": "t"}]}]}, "`true` needs rows, got None"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import final
 
 from unstale.errors import InputError
 from unstale.miners import strategies
-from unstale.results import Record, RunResult, number
+from unstale.results import JsonObject, RunResult, number
 
 
 def tone(strategy: str) -> str:
@@ -67,7 +67,9 @@ class Group:
         return _by_step([_with_start(run) for run in self.runs], name)
 
 
-def group_runs(results: Record, source: object, tones: Callable[[str], str] = tone) -> list[Group]:
+def group_runs(
+    results: JsonObject, source: object, tones: Callable[[str], str] = tone
+) -> list[Group]:
     """Group the runs by strategy, in their order.
 
     Args:
@@ -117,14 +119,14 @@ def spread(values: Sequence[float]) -> float | None:
     return stdev(values) if len(values) > 1 else None
 
 
-def _with_start(run: RunResult) -> Sequence[Record]:
+def _with_start(run: RunResult) -> Sequence[JsonObject]:
     """Return a run's curve from step 0 on: a run measures its start apart."""
     if not run.curve or not run.initial_metrics or run.curve[0].get("step") == 0:
         return run.curve
     return [{"step": 0, "seconds": 0.0, **run.initial_metrics}, *run.curve]
 
 
-def _by_step(records: Sequence[Sequence[Record]], name: str) -> list[tuple[float, list[float]]]:
+def _by_step(records: Sequence[Sequence[JsonObject]], name: str) -> list[tuple[float, list[float]]]:
     """Collect the values of all seeds by their step, in order."""
     found: dict[float, list[float]] = {}
     for record in (record for of_one in records for record in of_one):

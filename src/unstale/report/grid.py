@@ -8,7 +8,7 @@ from unstale.report.escape import escape
 from unstale.report.summary import gap_recovered, p_value
 from unstale.report.table import GAPS, ONE_SEED, SHOWN
 from unstale.report.words import duration
-from unstale.results import Record, RunResult
+from unstale.results import JsonObject, RunResult
 
 _NOTHING = '<td class="none">&ndash;</td>'
 
@@ -45,7 +45,7 @@ def results_table(groups: Sequence[Group]) -> str:
     return _table("results", rows, seeds | columns | costs, before, said)
 
 
-def comparison_table(groups: Sequence[Group], summary: Record) -> str:
+def comparison_table(groups: Sequence[Group], summary: JsonObject) -> str:
     """Build the table of what the differences mean, if the results say so."""
     rows, metric = ranked(groups), headline(groups)
     gaps = _filled({f"gap at {SHOWN[m]}": [_gap(summary, g, m) for g in rows] for m in GAPS})
@@ -123,7 +123,7 @@ def _mean(
     return "" if mean is None else write(mean)
 
 
-def _gap(summary: Record, group: Group, metric: str) -> str:
+def _gap(summary: JsonObject, group: Group, metric: str) -> str:
     if (gap := gap_recovered(summary, group.strategy, metric)) is None:
         return ""
     value, *ends = (None if v is None else f"{round(100 * v)}" for v in gap[:3])
@@ -134,7 +134,7 @@ def _gap(summary: Record, group: Group, metric: str) -> str:
     return shown.replace("-", "&minus;")
 
 
-def _p(summary: Record, group: Group, against: str, metric: str) -> str:
+def _p(summary: JsonObject, group: Group, against: str, metric: str) -> str:
     if (p := p_value(summary, against, group.strategy, metric)) is None:
         return ""
     return "&lt;&nbsp;0.001" if p < 0.001 else f"{p:.3f}"

@@ -12,7 +12,7 @@ from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
-from unstale.results import RESULTS, Record, read_results
+from unstale.results import RESULTS, JsonObject, read_results
 
 PAGE = "report.html"
 
@@ -30,7 +30,7 @@ def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
     return folder / PAGE
 
 
-def build_page(results: Record, settings: Record, *, source: object = RESULTS) -> str:
+def build_page(results: JsonObject, settings: JsonObject, *, source: object = RESULTS) -> str:
     """Build the page; `source` names the results in errors."""
     groups = group_runs(results, source)
     data, summary = (_object(results.get(key)) for key in ("data", "summary"))
@@ -66,7 +66,7 @@ def build_page(results: Record, settings: Record, *, source: object = RESULTS) -
     )
 
 
-def _object(value: object) -> Record:
+def _object(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
@@ -78,7 +78,9 @@ def _section(title: str, about: str, content: str) -> str:
     return f"<section><h2>{title}</h2>{about}{content}</section>"
 
 
-def _summary(groups: list[Group], data: Record, summary: Record, settings: Record) -> str:
+def _summary(
+    groups: list[Group], data: JsonObject, summary: JsonObject, settings: JsonObject
+) -> str:
     figures = "".join(
         f"<div><dt>{caption}</dt><dd>{value}</dd></div>"
         for value, caption in key_figures(groups, summary)
@@ -136,7 +138,7 @@ def _switch(choices: dict[str, str]) -> str:
     return f'<div class="switch">{buttons}{contents}</div>'
 
 
-def _recipe(settings: Record) -> str:
+def _recipe(settings: JsonObject) -> str:
     rows = "".join(
         f"<tr><th scope='row'>{escape(key)}</th><td>{escape(value)}</td></tr>"
         for key, value in settings.items()

@@ -7,7 +7,7 @@ import numpy as np
 
 from unstale.evaluation import significance
 from unstale.evaluation.significance import Values, paired_p_value
-from unstale.results import Record, number
+from unstale.results import JsonObject, number
 
 
 class Gap(NamedTuple):
@@ -76,7 +76,7 @@ def summarise(
     return summary
 
 
-def gap_recovered(summary: Record, strategy: str, metric: str) -> Gap | None:
+def gap_recovered(summary: JsonObject, strategy: str, metric: str) -> Gap | None:
     """Read the gap that a strategy recovers, if a summary has it."""
     if (value := number(_at(summary, "gap_recovered", strategy, metric))) is None:
         return None
@@ -86,7 +86,7 @@ def gap_recovered(summary: Record, strategy: str, metric: str) -> Gap | None:
     return Gap(value, number(low), number(high), one_seed)
 
 
-def p_value(summary: Record, reference: str, strategy: str, metric: str) -> float | None:
+def p_value(summary: JsonObject, reference: str, strategy: str, metric: str) -> float | None:
     """Read the p value of a strategy against a reference, if a summary has it."""
     return number(_at(summary, "p_value", reference, strategy, metric))
 

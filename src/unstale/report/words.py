@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from unstale.report.entries import Group, corrected_group, headline, ranked, spoken
 from unstale.report.escape import escape
 from unstale.report.summary import gap_recovered
-from unstale.results import Record, number
+from unstale.results import JsonObject, number
 
 
-def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str]]:
+def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str, str]]:
     """Return the few numbers that matter, each with its caption."""
     metric, best = headline(groups), _best(groups)
     shown = corrected_group(groups) or best
@@ -31,7 +31,7 @@ def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str
 
 
 def sentences(
-    groups: Sequence[Group], data: Record, summary: Record, settings: Record
+    groups: Sequence[Group], data: JsonObject, summary: JsonObject, settings: JsonObject
 ) -> list[str]:
     """Write the summary, a paragraph an item, escaped."""
     said = [
@@ -78,7 +78,7 @@ def _title(group: Group) -> str:
     return escape(group.name[:1].upper() + group.name[1:])
 
 
-def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
+def _material(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -> str:
     runs = [run for g in groups for run in g.runs]
     split, steps = runs[0].split, sorted({run.steps for run in runs})
     words = f"Data: <strong>{escape(data.get('name') or 'unnamed')}</strong>"
@@ -137,7 +137,7 @@ def _outcome(groups: Sequence[Group]) -> str:
     return words
 
 
-def _gap(groups: Sequence[Group], summary: Record) -> str:
+def _gap(groups: Sequence[Group], summary: JsonObject) -> str:
     corrected, metric = corrected_group(groups), headline(groups)
     gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
     if not corrected or not gap:
