@@ -51,7 +51,8 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import write_json
-from unstale.report.markdown import markdown_table, percent
+from unstale.report.markdown import markdown_table
+from unstale.report.numbers import percent
 from unstale.report.table import TERMINAL
 from unstale.training.cells import parse_seeds
 from unstale.training.job import train

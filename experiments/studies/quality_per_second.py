@@ -18,7 +18,7 @@ from experiments.studies.grid import AS_IT_IS, Grid, GridSettings, Variant
 from experiments.studies.study import Study
 from unstale.errors import InputError
 from unstale.files import atomic_folder
-from unstale.report.table import SHOWN
+from unstale.report.columns import SHOWN
 from unstale.training.strategies import find_strategy
 
 NAME = "quality-per-second"

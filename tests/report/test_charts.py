@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstale.report.charts import Axes, Line, Point, dot_rows, line_chart, scatter
+from unstale.report.charts import Axes, Line, Point, line_chart, scatter
 from unstale.report.labels import GAP, LINE, apart, place_labels, width
 from unstale.report.scales import Linear, Symlog
 
@@ -38,13 +38,13 @@ def test_a_line_goes_where_its_values_say() -> None:
 def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
     points = [
         Point("none", "tone-stale", 0.0, 50.0),
-        Point("some", "tone-corrected", 900.0, 55.0, spread=5.0),
+        Point("some", "tone-corrected", 900.0, 55.0, whisker=(0.0, 5.0)),
         Point("most", "tone-exhaustive", 9900.0, 60.0),
     ]
-    svg = scatter(points, (260.0, 170.0), Axes("t", "x", "y"), Symlog(100.0, 9900.0))
+    up = Linear(45.0, 65.0, 5.0)
+    svg = scatter(points, (260.0, 170.0), Axes("t", "x", "y"), Symlog(100.0, 9900.0), up)
     # The axis has 260 - 44 - 16 = 200 pixels; 900 is halfway (log10 of 1 + 900/100 is 1 of 2).
-    # Up, 50..60 (the whisker's ends) and a twentieth on both sides need 45..65 in steps of 5: a
-    # value takes 100 / 20 = 5 pixels, and 50 stands 25 above the base at 128.
+    # Up, 45..65 takes the 100 pixels from 128 to 28: 50 stands 5 * 5 = 25 above the base.
     dots = [(d.get("cx"), d.get("cy")) for d in marks(svg, "circle", "dot")]
     assert dots == [("44.0", "103.0"), ("144.0", "78.0"), ("244.0", "53.0")]
     (whisker,) = marks(svg, "line", "whisker")
@@ -54,11 +54,19 @@ def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
 
 
 def test_rows_of_dots_share_an_axis() -> None:
-    points = [Point("one", "tone-stale", 20.0, 0.0), Point("two", "tone-corrected", 40.0, 0.0)]
-    svg = dot_rows(points, 300.0, Axes("t", "x"))
-    # Names take 3 * 8.2 + 14 = 38.6; the axis 20..40 takes 300 - 38.6 - 50 = 211.4 pixels.
+    points = [
+        Point("one", "tone-stale", 20.0, 0.0, "one: 20.0"),
+        Point("two", "tone-corrected", 30.0, -1.0, whisker=(10.0, 0.0)),
+    ]
+    across, up = Linear(20.0, 40.0, 10.0), Linear(-1.5, 0.5, 1.0)
+    svg = scatter(points, (260.0, 170.0), Axes("t", "x"), across, up)
+    # Across, 20..40 takes 260 - 44 - 16 = 200 pixels; up, a row takes 100 / 2 = 50, 28 to 128.
     dots = [(d.get("cx"), d.get("cy")) for d in marks(svg, "circle", "dot")]
-    assert dots == [("38.6", "26.0"), ("250.0", "54.0")]
+    assert dots == [("44.0", "53.0"), ("144.0", "103.0")]
+    (whisker,) = marks(svg, "line", "whisker")
+    assert [whisker.get(k) for k in ("x1", "y1", "x2", "y2")] == ["44.0", "103.0", "244.0", "103.0"]
+    assert [tick.text for tick in marks(svg, "text", "tick")] == ["20", "30", "40"]  # none upwards
+    assert "<title>one: 20.0</title>" in svg
 
 
 def test_a_name_is_text_in_a_chart_too() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
-from unstale.report.entries import Group, group_runs, headline, spoken
+from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
@@ -32,7 +32,7 @@ def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
 
 def build_page(results: JsonObject, settings: JsonObject, *, source: object = RESULTS) -> str:
     """Build the page; `source` names the results in errors."""
-    groups = group_runs(results, source)
+    groups = read_groups(results, source)
     data, summary = (_object(results.get(key)) for key in ("data", "summary"))
     name = str(data.get("name") or "unnamed data")
     parts = [

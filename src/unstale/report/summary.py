@@ -10,7 +10,7 @@ from unstale.evaluation.significance import Values, paired_p_value
 from unstale.results import JsonObject, number
 
 
-class Gap(NamedTuple):
+class RecoveredGap(NamedTuple):
     """Where a strategy stands from stale (0) to exhaustive (1), and its 95% interval, if known."""
 
     value: float
@@ -76,14 +76,20 @@ def summarise(
     return summary
 
 
-def gap_recovered(summary: JsonObject, strategy: str, metric: str) -> Gap | None:
+def gap_recovered(summary: JsonObject, strategy: str, metric: str) -> RecoveredGap | None:
     """Read the gap that a strategy recovers, if a summary has it."""
     if (value := number(_at(summary, "gap_recovered", strategy, metric))) is None:
         return None
     bounds = _at(summary, "gap_recovered_interval", strategy, metric)
     low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
     one_seed = _at(summary, "interval_seeds", strategy) == 1
-    return Gap(value, number(low), number(high), one_seed)
+    return RecoveredGap(value, number(low), number(high), one_seed)
+
+
+def references(summary: JsonObject) -> list[str]:
+    """List what the strategies were tested against."""
+    tested = summary.get("p_value")
+    return list(tested) if isinstance(tested, dict) else []
 
 
 def p_value(summary: JsonObject, reference: str, strategy: str, metric: str) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from unstale.report.entries import Group, corrected_group, headline, ranked, spoken
 from unstale.report.escape import escape
+from unstale.report.numbers import duration
 from unstale.report.summary import gap_recovered
 from unstale.results import JsonObject, number
 
@@ -18,10 +19,10 @@ def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str,
     if (reached := shown.mean(metric)) is not None:
         caption = f"{spoken(metric)}, {escape(shown.name)}"
         if best is not shown:
-            caption += f"; {escape(best.name)} reached {100 * (best.mean(metric) or 0):.1f}%"
-        figures.append((f"{100 * reached:.1f}%", caption))
+            caption += f"; {escape(best.name)} reached {best.mean(metric) or 0:.1%}"
+        figures.append((f"{reached:.1%}", caption))
     if gap := gap_recovered(summary, shown.strategy, metric):
-        figures.append((f"{100 * gap.value:.0f}%", "of the gap from stale to exhaustive recovered"))
+        figures.append((f"{gap.value:.0%}", "of the gap from stale to exhaustive recovered"))
     if shown.trained:
         if (cost := shown.average(lambda run: run.targets_reembedded)) is not None:
             figures.append((f"{cost:,.0f}", "targets re-embedded during training"))
@@ -42,23 +43,6 @@ def sentences(
         _cost(groups),
     ]
     return [s for s in said if s]
-
-
-def duration(seconds: float) -> str:
-    """Write a time as a person would.
-
-    Example:
-        >>> [duration(s) for s in (0.42, 12.6, 252.0, 7860.0)]
-        ['0.4 s', '13 s', '4 min 12 s', '2 h 11 min']
-    """
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole, minutes = round(seconds), round(seconds / 60)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _unbroken(seconds: float) -> str:
@@ -121,12 +105,12 @@ def _outcome(groups: Sequence[Group]) -> str:
     reached, name = best.mean(metric) or 0.0, spoken(metric)
     name = f"an {name}" if name[0] in "aeiou" else f"a {name}"
     if not best.trained:
-        return f"As it is, the encoder reaches {name} of <strong>{100 * reached:.1f}%</strong>."
+        return f"As it is, the encoder reaches {name} of <strong>{reached:.1%}</strong>."
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
-    words += f" {name} of <strong>{100 * reached:.1f}%</strong>"
+    words += f" {name} of <strong>{reached:.1%}</strong>"
     if (start := best.start(metric)) is not None:
-        words += f", from {100 * start:.1f}% before training"
+        words += f", from {start:.1%} before training"
     words += "."
     corrected, stale = corrected_group(groups), _stale(groups)
     ours, theirs = (g.mean(metric) if g else None for g in (corrected, stale))
@@ -145,9 +129,9 @@ def _gap(groups: Sequence[Group], summary: JsonObject) -> str:
     between = ""
     if gap.low is not None and gap.high is not None:
         over = ", over queries alone: of one seed" if gap.one_seed else ""
-        between = f" (95% interval: {100 * gap.low:.0f}% to {100 * gap.high:.0f}%{over})"
+        between = f" (95% interval: {gap.low:.0%} to {gap.high:.0%}{over})"
     return (
-        f"{_title(corrected)} recovered <strong>{100 * gap.value:.0f}%</strong>{between} of the "
+        f"{_title(corrected)} recovered <strong>{gap.value:.0%}</strong>{between} of the "
         f"gap in {spoken(metric)} between never re-embedding (stale) and re-embedding on a "
         "schedule (exhaustive)."
     )
