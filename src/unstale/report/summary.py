@@ -37,42 +37,38 @@ def summarise(
         `gap_recovered[strategy][metric]`, `gap_recovered_interval` and `interval_seeds[strategy]`,
         the fewest seeds of the strategy and the gap's two ends: with 1 it is too narrow.
     """
-    metrics = {s: list(next(iter(by_seed.values()))) for s, by_seed in values.items()}
+    found: dict[str, dict[str, Values]] = {
+        s: {m: {seed: v[m] for seed, v in seeds.items()} for m in next(iter(seeds.values()))}
+        for s, seeds in values.items()
+    }
     summary: dict[str, Any] = {
         "seeds": {s: sorted(by_seed) for s, by_seed in values.items()},
-        "mean": {s: {m: _means(v, m).mean() for m in metrics[s]} for s, v in values.items()},
-        "std": {s: {m: _std(v, m) for m in metrics[s]} for s, v in values.items()},
-        "p_value": {},
+        "mean": {s: {m: _means(v).mean() for m, v in own.items()} for s, own in found.items()},
+        "std": {s: {m: _std(v) for m, v in own.items()} for s, own in found.items()},
+        "p_value": {
+            r: {
+                s: {m: paired_p_value(v, found[r][m]) for m, v in own.items() if m in found[r]}
+                for s, own in found.items()
+                if s != r
+            }
+            for r in references
+            if r in found
+        },
         "gap_recovered": {},
         "gap_recovered_interval": {},
         "interval_seeds": {},
     }
-    for reference in references:
-        if reference in values:
-            summary["p_value"][reference] = {
-                s: {
-                    m: paired_p_value(_of(v, m), _of(values[reference], m))
-                    for m in metrics[s]
-                    if m in metrics[reference]
-                }
-                for s, v in values.items()
-                if s != reference
-            }
-    if FLOOR in values and CEILING in values:
-        for strategy, by_seed in values.items():
+    if FLOOR in found and CEILING in found:
+        floor, ceiling = found[FLOOR], found[CEILING]
+        for s, own in found.items():
             gaps = {
-                m: significance.gap_recovered(
-                    _of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m)
-                )
-                for m in metrics[strategy]
-                if m in metrics[FLOOR] and m in metrics[CEILING]
+                m: significance.gap_recovered(v, floor[m], ceiling[m])
+                for m, v in own.items()
+                if m in floor and m in ceiling
             }
-            summary["gap_recovered"][strategy] = {m: g.value for m, g in gaps.items()}
-            summary["gap_recovered_interval"][strategy] = {
-                m: None if g.value is None else [g.low, g.high] for m, g in gaps.items()
-            }
-            counts = (len(values[s]) for s in (strategy, FLOOR, CEILING))
-            summary["interval_seeds"][strategy] = min(counts)
+            summary["gap_recovered"][s] = {m: gap and gap[0] for m, gap in gaps.items()}
+            summary["gap_recovered_interval"][s] = {m: g and list(g[1:]) for m, g in gaps.items()}
+            summary["interval_seeds"][s] = min(len(values[k]) for k in (s, FLOOR, CEILING))
     return summary
 
 
@@ -104,14 +100,9 @@ def _at(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     return value
 
 
-def _of(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> Values:
-    return {seed: values[metric] for seed, values in by_seed.items()}
+def _means(by_seed: Values) -> np.ndarray:
+    return np.array([values.mean() for values in by_seed.values()])
 
 
-def _means(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> np.ndarray:
-    return np.array([v[metric].mean() for v in by_seed.values()])
-
-
-def _std(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> float:
-    means = _means(by_seed, metric)
-    return float(means.std(ddof=1)) if len(means) > 1 else 0.0
+def _std(by_seed: Values) -> float:
+    return float(_means(by_seed).std(ddof=1)) if len(by_seed) > 1 else 0.0

@@ -27,7 +27,7 @@ def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str,
         if (cost := shown.average(lambda run: run.targets_reembedded)) is not None:
             figures.append((f"{cost:,.0f}", "targets re-embedded during training"))
         if (took := shown.average(lambda run: run.training_seconds)) is not None:
-            figures.append((_unbroken(took), "of training"))
+            figures.append((duration(took).replace(" ", "&nbsp;"), "of training"))
     return figures
 
 
@@ -35,18 +35,9 @@ def sentences(
     groups: Sequence[Group], data: JsonObject, summary: JsonObject, settings: JsonObject
 ) -> list[str]:
     """Write the summary, a paragraph an item, escaped."""
-    said = [
-        _material(groups, data, settings),
-        _outcome(groups),
-        _gap(groups, summary),
-        _held(groups),
-        _cost(groups),
-    ]
+    material = _material(groups, data, settings)
+    said = (material, _outcome(groups), _gap(groups, summary), _held(groups), _cost(groups))
     return [s for s in said if s]
-
-
-def _unbroken(seconds: float) -> str:
-    return duration(seconds).replace(" ", "&nbsp;")
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
@@ -70,32 +61,21 @@ def _material(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -
         if (count := number(data.get(key))) is not None:
             words += f", {count:,.0f} {what}"
     tested = number(data.get(f"{split}_pairs"))
-    words += f"; measured on the {escape(split)} split"
-    words += f" ({tested:,.0f} pairs)." if tested is not None else "."
+    pairs = "" if tested is None else f" ({tested:,.0f} pairs)"
+    words += f"; measured on the {escape(split)} split{pairs}."
     if encoder := settings.get("model"):
-        towers = settings.get("towers")
-        words += f" Encoder: <strong>{escape(encoder)}</strong>"
-        words += f" with {escape(towers)} towers." if towers else "."
+        towers = f" with {escape(towers)} towers" if (towers := settings.get("towers")) else ""
+        words += f" Encoder: <strong>{escape(encoder)}</strong>{towers}."
     if any(steps):
         many = "one strategy" if len(groups) == 1 else f"{len(groups)} strategies"
-        words += f" Trained: {many}, {_seeds([len(g.runs) for g in groups])} each"
-        words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
+        counts = sorted({len(g.runs) for g in groups})
+        fewest = f"{counts[0]} to " if len(counts) > 1 else ""
         batch = number(settings.get("batch_size"))
+        seeds = "one seed" if counts == [1] else f"{fewest}{counts[-1]} seeds"
+        words += f" Trained: {many}, {seeds} each"
+        words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
         words += f" of {batch:,.0f} queries." if batch is not None else "."
     return words
-
-
-def _seeds(counts: Sequence[int]) -> str:
-    """Say how many seeds there are.
-
-    Example:
-        >>> _seeds([1, 1]), _seeds([3, 3]), _seeds([3, 1, 2])
-        ('one seed', '3 seeds', '1 to 3 seeds')
-    """
-    fewest, most = min(counts), max(counts)
-    if most == 1:
-        return "one seed"
-    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
 
 def _outcome(groups: Sequence[Group]) -> str:
@@ -182,5 +162,5 @@ def _cost(groups: Sequence[Group]) -> str:
     total = [s for g in groups for run in g.runs if (s := run.total_seconds) is not None]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"
-        words += f" {runs} took {_unbroken(sum(total))}."
+        words += f" {runs} took {duration(sum(total))}."
     return words.strip()
