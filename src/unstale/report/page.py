@@ -1,11 +1,11 @@
 """One HTML page for a run that opens anywhere, offline: no script, nothing loaded."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
+from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.figures import curves, freshness, tradeoff
@@ -52,17 +52,13 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
     ]
     # The policy forbids scripts and anything from elsewhere, whatever a text may contain.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    style = (files("unstale.report") / "page.css").read_text("utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>unstale: {plain(name)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f'<body>\n<main>\n<header><p class="kicker">unstale</p><h1>{escape(name)}</h1></header>\n'
-        + "\n".join(p for p in parts if p)
-        + f"\n<footer>Made by unstale {__version__} from {RESULTS}.</footer>\n"
-        "</main>\n</body>\n</html>\n"
+    return document(
+        head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        title=f"unstale: {plain(name)}",
+        style=style_sheet(),
+        heading=escape(name),
+        body="\n".join(p for p in parts if p),
+        footer=f"Made by unstale {__version__} from {RESULTS}.",
     )
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import final
 from urllib.parse import quote
 
 from unstale import __version__
 from unstale.data.dataset import RetrievalDataset
 from unstale.rag.ask import Asker
+from unstale.report.document import document, style_sheet
 from unstale.report.escape import escape, plain
 from unstale.serve.sides import Hit, Side, compare
 
@@ -39,18 +39,14 @@ class Page:
             query = query[:LONGEST]
         elif query:
             found = self._answer(query) + self._sides(query)
-        style = (files("unstale.report") / "page.css").read_text("utf-8")
-        style += (files("unstale.serve") / "page.css").read_text("utf-8")
-        title = f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}"
-        return (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-            f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-            f'<header><p class="kicker">unstale</p><h1>{escape(self.name)}</h1></header>\n'
-            f"{self._form(query)}{found}\n"
-            f"<footer>unstale {__version__}, {len(self.dataset.targets):,} targets of "
-            f"{escape(self.dataset.name)}.</footer>\n</main>\n</body>\n</html>\n"
+        targets = f"{len(self.dataset.targets):,} targets of {escape(self.dataset.name)}"
+        return document(
+            head='<link rel="icon" href="data:,">',
+            title=f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}",
+            style=style_sheet() + style_sheet("unstale.serve"),
+            heading=escape(self.name),
+            body=self._form(query) + found,
+            footer=f"unstale {__version__}, {targets}.",
         )
 
     def _form(self, query: str) -> str:
