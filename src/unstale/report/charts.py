@@ -10,7 +10,7 @@ from typing import final
 
 from unstale.report.escape import plain
 from unstale.report.labels import GAP, place_labels, width
-from unstale.report.scales import Linear, Scale, short
+from unstale.report.scales import Scale, linear, linear_up_to, short
 
 LEFT, TOP, BOTTOM = 44.0, 28.0, 42.0  # margins: tick labels, the y axis' name, ticks and x's name
 _FEW = 12  # points of a line that can all be marked
@@ -34,10 +34,7 @@ class Line:
 @final
 @dataclass(frozen=True)
 class Axes:
-    """The words of a chart: its title, for who cannot see it, and the names of its axes.
-
-    Without a `y_name`, heights mean nothing, and have no ticks.
-    """
+    """The words of a chart: its title, for who cannot see it, and the names of its axes."""
 
     title: str
     x_name: str
@@ -63,7 +60,7 @@ class Frame:
     """The drawn area and its two scales: from values to pixels.
 
     Example:
-        >>> frame = Frame(200.0, 170.0, 56.0, Linear(0.0, 10.0, 5.0), Linear(0.0, 1.0, 0.5))
+        >>> frame = Frame(200.0, 170.0, 56.0, Scale(0.0, 10.0), Scale(0.0, 1.0))
         >>> frame.at(5.0, 1.0), frame.at(0.0, 0.0)  # 44 + (200 - 44 - 56) / 2, top; 170 - 42
         ((94.0, 28.0), (44.0, 128.0))
     """
@@ -72,7 +69,7 @@ class Frame:
     height: float
     right: float  # margin, room for the labels of lines
     across: Scale
-    up: Linear
+    up: Scale
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the pixels of a value, from the left and from the top."""
@@ -87,14 +84,14 @@ def line_chart(
     size: tuple[float, float],
     axes: Axes,
     *,
-    up: Linear | None = None,
+    up: Scale | None = None,
     room: float | None = None,
 ) -> str:
     """Draw lines, each named at its end; `up` and `room`, for names, make charts comparable."""
-    up = up or Linear.around([y for line in lines for y in line.heights()])
+    up = up or linear([y for line in lines for y in line.heights()])
     last = max(x for line in lines for x, _ in line.points)
     room = room or max(width(line.label) for line in lines) + GAP
-    frame = Frame(*size, room, Linear.up_to(last), up)
+    frame = Frame(*size, room, linear_up_to(last), up)
     marks = [_band(line, frame) for line in lines if line.band]
     marks += [_path(line, frame) for line in lines]
     ends = [Point(line.label, line.tone, *line.points[-1]) for line in lines]
@@ -102,7 +99,7 @@ def line_chart(
 
 
 def scatter(
-    points: Sequence[Point], size: tuple[float, float], axes: Axes, across: Scale, up: Linear
+    points: Sequence[Point], size: tuple[float, float], axes: Axes, across: Scale, up: Scale
 ) -> str:
     """Draw named points with whiskers."""
     frame, marks = Frame(*size, 16.0, across, up), []
@@ -151,11 +148,11 @@ def _names(frame: Frame, points: Sequence[Point], right: float) -> list[str]:
 def _svg(frame: Frame, marks: Sequence[str], axes: Axes) -> str:
     base, end = frame.height - BOTTOM, frame.width - frame.right
     drawn = []
-    for tick in frame.up.ticks() if axes.y_name else ():
+    for tick in frame.up.ticks:
         _, y = frame.at(0.0, tick)
         drawn.append(_segment(LEFT, y, end, y, "grid"))
         drawn.append(_text(LEFT - 8, y + 4, short(tick), "tick", "end"))
-    for tick in frame.across.ticks():
+    for tick in frame.across.ticks:
         x, _ = frame.at(tick, frame.up.low)
         drawn.append(_segment(x, base, x, base + 4, "axis-line"))
         drawn.append(_text(x, base + 17, short(tick), "tick", "middle"))

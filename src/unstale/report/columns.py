@@ -1,7 +1,9 @@
 """Which columns do the tables of results have, and what do they mean? For terminal and page."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
+from typing import final
 
 from unstale.report.entries import Group, headline, spoken
 from unstale.report.numbers import duration, gap_text, p_text, percent
@@ -33,64 +35,62 @@ _NOTES = {
     "seen": "seen: share of the true top 10 that the searched cache held at the end",
     "sampled": "sampled: targets encoded to fit something, not to refresh",
 }
-Columns = Mapping[str, Sequence[str]]  # by its name, a column has a cell for each row
 
 
-def result_columns(
-    groups: Sequence[Group], metrics: Sequence[str], costs: Sequence[str]
-) -> Columns:
-    """Write what came out, in percent, and what it cost; columns without a value are left out."""
-    columns = {}
-    if any(len(g.runs) > 1 for g in groups):
-        columns["seeds"] = [str(len(g.runs)) for g in groups]
+@final
+@dataclass(frozen=True)
+class Table:
+    """Rows with their cells, ready to be shown; columns without a value are left out."""
+
+    rows: Sequence[Group]
+    columns: Mapping[str, Sequence[str]]  # by its name, a column has a cell for each row
+    notes: Sequence[str]  # what the columns mean
+    before: Mapping[str, str] = field(default_factory=dict)  # by column, a cell before training
+
+
+def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str]) -> Table:
+    """Write what came out, in percent, and what it cost."""
+    columns, before = {}, {}
+    if any(len(row.runs) > 1 for row in rows):
+        columns["seeds"] = [str(len(row.runs)) for row in rows]
+    starts = [run.initial_metrics for row in rows if row.trained for run in row.runs]
     for metric in metrics:
-        columns[SHOWN[metric]] = [percent(v) if (v := g.metric(metric)) else "" for g in groups]
+        columns[SHOWN[metric]] = [percent(v) if (v := row.metric(metric)) else "" for row in rows]
+        if values := [start[metric] for start in starts if metric in start]:
+            before[SHOWN[metric]] = percent([fmean(values)])
     for name in costs:
         value, write = _COSTS[name]
-        means = [g.average(value) for g in groups]
+        means = [row.average(value) for row in rows]
         if name != "sampled" or any(means):  # most strategies sample nothing
             columns[name] = ["" if mean is None else write(mean) for mean in means]
-    return _filled(columns)
+    columns = _filled(columns)
+    return Table(rows, columns, [_NOTES[name] for name in _NOTES if name in columns], before)
 
 
-def before(groups: Sequence[Group], metrics: Sequence[str]) -> list[str]:
-    """Write the metrics before training, in percent."""
-    starts = [run.initial_metrics for g in groups for run in g.runs]
-    found = [[start[m] for start in starts if m in start] for m in metrics]
-    return [percent([fmean(values)]) if values else "" for values in found]
-
-
-def comparison_columns(groups: Sequence[Group], summary: JsonObject) -> Columns:
-    """Write the gaps that are recovered and the p values, where a summary has any."""
-    columns = {
-        f"gap at {SHOWN[m]}": [gap_text(gap_recovered(summary, g.strategy, m)) for g in groups]
+def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
+    """Write the gaps that are recovered and the p values; no columns, if a summary has none."""
+    metric = headline(rows)
+    gaps = {
+        f"gap at {SHOWN[m]}": [gap_text(gap_recovered(summary, row.strategy, m)) for row in rows]
         for m in _GAPS
     }
-    for reference in references(summary):
-        columns[f"p vs {reference}"] = [
-            p_text(p_value(summary, reference, g.strategy, headline(groups))) for g in groups
+    tests = {
+        f"p vs {reference}": [
+            p_text(p_value(summary, reference, row.strategy, metric)) for row in rows
         ]
-    return _filled(columns)
-
-
-def result_notes(columns: Columns) -> list[str]:
-    """Explain the columns whose names do not."""
-    return [note for name, note in _NOTES.items() if name in columns]
-
-
-def comparison_notes(groups: Sequence[Group], columns: Columns) -> list[str]:
-    """Say what gaps and p values are, and what they do not tell."""
-    notes = []
-    if any(name.startswith("gap") for name in columns):
+        for reference in references(summary)
+    }
+    gaps, tests, notes = _filled(gaps), _filled(tests), []
+    if gaps:
         rule = "where a strategy stands from stale (0%) to exhaustive (100%), with its 95% interval"
         notes.append(f"gap: {rule}")
-    if any(name.startswith("p vs") for name in columns):
-        test = f"p: of a paired t-test of {spoken(headline(groups))} over the queries"
+    if tests:
+        test = f"p: of a paired t-test of {spoken(metric)} over the queries"
         notes.append(f"{test}: it speaks of these trained models, not of other seeds")
-    if any("*" in cell for cells in columns.values() for cell in cells):
+    if any("*" in cell for cells in gaps.values() for cell in cells):
         notes.append("*: of one seed: how results vary from seed to seed is not in the interval")
-    return notes
+    return Table(rows, gaps | tests, notes)
 
 
-def _filled(columns: Columns) -> Columns:
+def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:
     return {name: cells for name, cells in columns.items() if any(cells)}

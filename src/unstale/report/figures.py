@@ -8,7 +8,7 @@ from unstale.report.entries import Group, headline, ranked, spoken
 from unstale.report.escape import escape
 from unstale.report.labels import GAP, width
 from unstale.report.numbers import percent, spread
-from unstale.report.scales import Linear, Symlog
+from unstale.report.scales import Scale, linear, symlog
 
 # Drawn for a phone, where text must be large enough; the style sheet enlarges a chart on a page.
 _WIDE, _PANEL, _ROW = (380.0, 290.0), (328.0, 230.0), 24.0
@@ -31,8 +31,8 @@ def tradeoff(groups: Sequence[Group]) -> str:
         axes = Axes(f"{name} against targets re-embedded", axis, f"{name}, %")
         edges = [p.y + side * p.whisker[1] for p in points for side in (-1, 1)]
         margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
-        up = Linear.around([min(edges) - margin, max(edges) + margin])
-        return _chart(scatter(points, _WIDE, axes, Symlog.around([p.x for p in points]), up))
+        up = linear([min(edges) - margin, max(edges) + margin])
+        return _chart(scatter(points, _WIDE, axes, symlog([p.x for p in points]), up))
     started = [run.initial_metrics for g in groups if g.trained for run in g.runs]
     if starts := [start[metric] for start in started if metric in start]:
         about = f"before training: {percent([fmean(starts)])}"
@@ -41,10 +41,10 @@ def tradeoff(groups: Sequence[Group]) -> str:
         Point(p.about, p.tone, p.y, -float(i), p.about, (p.whisker[1], 0.0))
         for i, p in enumerate(points)
     ]
-    across = Linear.around([p.x + side * p.whisker[0] for p in rows for side in (-1, 1)])
+    across = linear([p.x + side * p.whisker[0] for p in rows for side in (-1, 1)])
     size = (_WIDE[0], TOP + BOTTOM + _ROW * len(rows))
     axes = Axes(f"{name} of every strategy", f"{name}, %")
-    return _chart(scatter(rows, size, axes, across, Linear(0.5 - len(rows), 0.5, 1.0)))
+    return _chart(scatter(rows, size, axes, across, Scale(0.5 - len(rows), 0.5)))
 
 
 def freshness(groups: Sequence[Group], reading: str) -> str:
@@ -68,7 +68,7 @@ def freshness(groups: Sequence[Group], reading: str) -> str:
         return ""
     # One scale for all panels, or they could not be compared.
     values = [y for line in drawn for y in line.heights()]
-    up = Linear(0.0, 100.0, 25.0) if percents else Linear.around([0.0, *values])
+    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)) if percents else linear([0.0, *values])
     room = GAP + max(width(line.label) for line in drawn)
     y_name = "true top 10 found, %" if percents else "KL from the true softmax"
     figures = ""

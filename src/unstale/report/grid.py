@@ -2,16 +2,9 @@
 
 import re
 from collections.abc import Container, Sequence
+from dataclasses import replace
 
-from unstale.report.columns import (
-    SHOWN,
-    Columns,
-    before,
-    comparison_columns,
-    comparison_notes,
-    result_columns,
-    result_notes,
-)
+from unstale.report.columns import SHOWN, Table, comparison, results
 from unstale.report.entries import Group, ranked
 from unstale.report.escape import escape
 from unstale.results import JsonObject
@@ -24,55 +17,46 @@ def results_table(groups: Sequence[Group]) -> str:
     """Build the table of what came out and what it cost; the best of each metric is bold."""
     rows = ranked(groups)
     metrics = [m for m in SHOWN if any(g.metric(m) for g in groups)]
-    columns = result_columns(rows, metrics, _COSTS)
+    highest = {m: max(row.mean(m) or 0.0 for row in rows) - 1e-12 for m in metrics}
     best = {
-        (SHOWN[m], i)
+        (SHOWN[m], row.name)
         for m in metrics
-        for i, row in enumerate(rows)
-        if len(rows) > 1 and (row.mean(m) or 0.0) >= max(g.mean(m) or 0.0 for g in rows) - 1e-12
+        for row in rows
+        if len(rows) > 1 and (row.mean(m) or 0.0) >= highest[m]
     }
-    first = ""
-    if any(g.trained for g in groups):
-        # A spread that is not seen, so that the means line up.
-        room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>'
-        start = dict(zip((SHOWN[m] for m in metrics), before(groups, metrics), strict=True))
-        for head in columns:
-            cell = start.get(head)
-            shown = f"<td>{cell}{room if 'seeds' in columns else ''}</td>" if cell else _NOTHING
-            first += "<td></td>" if cell is None else shown
-        first = f'<tr class="before"><th scope="row">before training</th>{first}</tr>'
-    return _table(
-        "results", rows, columns, ["Metrics in percent", *result_notes(columns)], first, best
-    )
+    table = results(rows, metrics, _COSTS)
+    return _table("results", replace(table, notes=["Metrics in percent", *table.notes]), best)
 
 
 def comparison_table(groups: Sequence[Group], summary: JsonObject) -> str:
     """Build the table of what the differences mean, if the results say so."""
-    rows = ranked(groups)
-    columns = comparison_columns(rows, summary)
-    return _table("comparison", rows, columns, comparison_notes(rows, columns)) if columns else ""
+    table = comparison(ranked(groups), summary)
+    return _table("comparison", table) if table.columns else ""
 
 
-def _table(
-    kind: str,
-    rows: Sequence[Group],
-    columns: Columns,
-    notes: Sequence[str],
-    first: str = "",
-    best: Container[tuple[str, int]] = (),
-) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    body = first
-    for i, row in enumerate(rows):
-        cells = "".join(_cell(c[i], bold=(name, i) in best) for name, c in columns.items())
+def _table(kind: str, table: Table, best: Container[tuple[str, str]] = ()) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    body = _before(table) if table.before else ""
+    for i, row in enumerate(table.rows):
+        columns = table.columns.items()
+        cells = "".join(_cell(c[i], bold=(head, row.name) in best) for head, c in columns)
         name = f'<span class="swatch {row.tone}"></span>{escape(row.name)}'
         body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
     corner = '<th scope="col"><span class="hidden">strategy</span></th>'
-    said = escape("; ".join(notes))
+    notes = escape("; ".join(table.notes))
     return (
         f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{corner}{head}</tr>'
-        f'</thead><tbody>{body}</tbody></table></div><p class="note">{said}.</p>'
+        f'</thead><tbody>{body}</tbody></table></div><p class="note">{notes}.</p>'
     )
+
+
+def _before(table: Table) -> str:
+    # A spread that is not seen, so that the means line up.
+    room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>'
+    room = room if "seeds" in table.columns else ""
+    cells = (f"{start}{room}" if (start := table.before.get(c)) else "" for c in table.columns)
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr class="before"><th scope="row">before training</th>{row}</tr>'
 
 
 def _cell(text: str, *, bold: bool) -> str:

@@ -3,19 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import rich.table
 from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from unstale.report.columns import (
-    SHOWN,
-    Columns,
-    before,
-    comparison_columns,
-    comparison_notes,
-    result_columns,
-    result_notes,
-)
+from unstale.report.columns import SHOWN, Table, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
 
@@ -31,7 +23,7 @@ def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
         Group(f"{run.strategy}, seed {run.seed}" if several else run.strategy, [run])
         for run in runs
     ]
-    Console().print(_results(rows, title, ("seen", "re-embedded", "sampled", "time")))
+    _console().print(_results(rows, title, ("seen", "re-embedded", "sampled", "time")))
     for run in runs:
         counts, total = run.candidates_dropped, run.candidates_considered or 0
         if dropped := dropped_text(counts, total, run.negatives_missing or 0):
@@ -41,11 +33,15 @@ def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     rows = group_runs(runs)
-    console = Console(width=max(140, Console().width))  # a number is never cut
+    console = _console()
     console.print(_results(rows, f"{title}, in percent", ("re-embedded", "sampled", "steps/s")))
-    if columns := comparison_columns(rows, summary):
-        against = " and ".join(summary["p_value"])
-        console.print(_table(f"against {against}", rows, columns, comparison_notes(rows, columns)))
+    differences = comparison(rows, summary)
+    if differences.columns:
+        console.print(_drawn(f"against {' and '.join(summary['p_value'])}", differences))
+
+
+def _console() -> Console:
+    return Console(width=max(140, Console().width))  # a number is never cut
 
 
 def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str:
@@ -62,31 +58,25 @@ def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str
     return f"of {total:,} candidates dropped: {', '.join(parts)}{end}"
 
 
-def _results(rows: Sequence[Group], title: str, costs: Sequence[str]) -> Table:
+def _results(rows: Sequence[Group], title: str, costs: Sequence[str]) -> rich.table.Table:
     read = any(row.metric("exact_match") for row in rows)
     metrics = [m for m in (_READ if read else TERMINAL) if any(row.metric(m) for row in rows)]
-    columns = result_columns(rows, metrics, costs)
-    start = dict(zip((SHOWN[m] for m in metrics), before(rows, metrics), strict=True))
-    first = start if any(row.trained for row in rows) else None
-    return _table(title, rows, columns, result_notes(columns), first)
+    return _drawn(title, results(rows, metrics, costs))
 
 
-def _table(
-    title: str,
-    rows: Sequence[Group],
-    columns: Columns,
-    notes: Sequence[str],
-    first: Mapping[str, str] | None = None,
-) -> Table:
-    """Build a table: a column of names, then columns of numbers."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.add_column("", no_wrap=True)
-    for head in columns:
-        table.add_column(head, justify="right", no_wrap=True)
-    if first:
-        table.add_row("before", *(first.get(head, "") for head in columns))
-    for i, row in enumerate(rows):
+def _drawn(title: str, table: Table) -> rich.table.Table:
+    """Draw a column of names, then columns of numbers, and the notes under them."""
+    drawn = rich.table.Table(
+        title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
+    )
+    drawn.add_column("", no_wrap=True)
+    for head in table.columns:
+        drawn.add_column(head, justify="right", no_wrap=True)
+    if table.before:
+        drawn.add_row("before", *(table.before.get(head, "") for head in table.columns))
+    for i, row in enumerate(table.rows):
         # Without spaces around ±, so that the table is narrow.
-        table.add_row(row.name, *(cells[i].replace(" ± ", "±") for cells in columns.values()))
-    table.caption = "\n".join(notes)
-    return table
+        cells = (cells[i].replace(" ± ", "±") for cells in table.columns.values())
+        drawn.add_row(row.name, *cells)
+    drawn.caption = "\n".join(table.notes)
+    return drawn
