@@ -52,7 +52,8 @@ from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import write_json
 from unstale.miners import find_strategy
-from unstale.report.markdown import markdown_table, percent
+from unstale.report.markdown import markdown_table
+from unstale.report.numbers import percent
 from unstale.report.table import TERMINAL
 from unstale.training.cells import parse_seeds
 from unstale.training.job import train

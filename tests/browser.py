@@ -17,7 +17,8 @@ onload = () => {{
   const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 &&
                          a.top < b.bottom - 3 && b.top < a.bottom - 3;
   const smallest = Math.min(...shown.map(
-    s => 12.5 * s.getBoundingClientRect().width / s.viewBox.baseVal.width));
+    s => parseFloat(getComputedStyle(s).fontSize) * s.getBoundingClientRect().width
+         / s.viewBox.baseVal.width));
   let covered = [], cut = [];
   for (const svg of shown) {{
     const names = [...svg.querySelectorAll("text.name")];

@@ -76,7 +76,7 @@ def test_the_wheel_works_where_nothing_of_ours_is(tmp_path: Path) -> None:
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("py.typed", "report/page.css", "serve/page.css"):
+    for name in ("py.typed", "report/page.css", "report/page.html", "serve/page.css"):
         assert f"unstale/{name}" in names
     assert not [name for name in names if "experiments" in name]  # they are of the checkout only
     assert not [name for name in names if not re.match(r"unstale(-[\d.]+\.dist-info)?/", name)]

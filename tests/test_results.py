@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from unstale.errors import InputError
-from unstale.results import Answer, Example, ListedTarget, RunResult, read_results, write_results
+from unstale.results import (
+    AnsweredQuestion,
+    ExampleQuery,
+    ListedTarget,
+    RunResult,
+    read_results,
+    write_results,
+)
 
 METRICS = {"recall@1": 0.25, "recall@10": 0.5}
 # As a job of Algorithm 1, one of Algorithm 2 and `unstale evaluate` write it.
@@ -83,7 +90,9 @@ def test_an_entry_is_written_as_it_was_read(entry: dict[str, Any], tmp_path: Pat
 
 def test_a_result_made_by_hand_is_written_without_what_does_not_apply() -> None:
     label = ListedTarget(1, "the label")
-    shown = Example("q", label, [ListedTarget(2, "a true one", 0.75)], [ListedTarget(**MINED)], [])
+    shown = ExampleQuery(
+        "q", label, [ListedTarget(2, "a true one", 0.75)], [ListedTarget(**MINED)], []
+    )
     made = RunResult(strategy="s", metrics=METRICS, steps=2, search="ivf", examples=[shown])
     written = made.to_json()
     assert written["examples"] == [EXAMPLE]
@@ -122,7 +131,7 @@ def test_training_takes_the_total_where_nothing_else_is_known() -> None:
         ({"initial_metrics": {"f1": "x"}}, "`initial_metrics` must be numbers, got 'x' for 'f1'"),
         ({"searched": 5}, "`searched` must be a list of objects, got 5"),
         ({"answers": [{"gold": "me"}]}, "number 1: `gold` must be a list of texts, got 'me'"),
-        ({"examples": [EXAMPLE, {"query": 1}]}, "number 2: `query` must have a text, got 1"),
+        ({"examples": [EXAMPLE, {"query": 1}]}, "number 2: `query` must be a string, got 1"),
         ({"examples": [EXAMPLE | {"stale": [{"text": "t"}]}]}, "`stale` needs rows, got None"),
     ],
 )
@@ -146,4 +155,4 @@ def test_a_comparison_adds_its_summary_and_several_datasets_their_average(tmp_pa
 
 def test_answers_are_typed() -> None:
     (answer,) = RunResult.from_json(RAG, "here").answers or []
-    assert answer == Answer("who", "me", ["me", "I"])
+    assert answer == AnsweredQuestion("who", "me", ["me", "I"])

@@ -8,8 +8,8 @@ from typing import Any
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.report.entries import spread
-from unstale.report.table import SHOWN
+from unstale.report.columns import SHOWN
+from unstale.report.numbers import spread
 
 
 def need_matplotlib() -> None:

@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any, final
 
 from unstale.files import atomic_file
-from unstale.report.markdown import markdown_table, percent
+from unstale.report.markdown import markdown_table
+from unstale.report.numbers import p_text, percent
 from unstale.report.summary import summarise
-from unstale.report.table import TERMINAL, p_text
+from unstale.report.table import TERMINAL
 from unstale.results import RunResult
 from unstale.training.cells import Finished
 

@@ -19,7 +19,7 @@ from unstale.declare import setting, taken_from
 from unstale.errors import InputError
 from unstale.files import atomic_folder
 from unstale.miners import find_strategy
-from unstale.report.table import SHOWN
+from unstale.report.columns import SHOWN
 
 NAME = "quality-per-second"
 REFERENCE = "corrected"  # whose steps set the time, unless it is given

@@ -5,14 +5,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar, final
+from reprlib import repr as short
+from typing import Any, final
 
 from unstale.errors import InputError
 from unstale.files import write_json
 
 RESULTS = "results.json"
-T = TypeVar("T")
-Record = dict[str, Any]  # one reading: a step, and the values that were measured there
+JsonObject = dict[str, Any]
 
 
 @final
@@ -25,18 +25,10 @@ class ListedTarget:
     score: float | None = None
     true_rank: int | None = None
 
-    @classmethod
-    def from_json(cls, value: Record, where: str) -> "ListedTarget":
-        """Check a target."""
-        if (row := _count(value.get("row"))) is None:
-            raise InputError(f"{where} needs rows, got {_short(value.get('row'))}")
-        text = _text(value.get("text"), where)
-        return cls(row, text, number(value.get("score")), _count(value.get("true_rank")))
-
 
 @final
 @dataclass(frozen=True)
-class Example:
+class ExampleQuery:
     """A query with its label, and what each view of the corpus puts nearest to it."""
 
     query: str
@@ -45,49 +37,15 @@ class Example:
     stale: Sequence[ListedTarget]
     corrected: Sequence[ListedTarget]
 
-    def to_json(self) -> Record:
-        """Return the example without what is not known of a target."""
-        return asdict(self, dict_factory=lambda items: {k: v for k, v in items if v is not None})
-
-    @classmethod
-    def from_json(cls, value: Record, where: str) -> "Example":
-        """Check an example."""
-        label = value.get("label")
-        views = {
-            view: [
-                ListedTarget.from_json(target, f"{where}: `{view}`")
-                for target in _records(value.get(view), f"{where}: `{view}`")
-            ]
-            for view in ("true", "stale", "corrected")
-        }
-        return cls(
-            query=_text(value.get("query"), f"{where}: `query`"),
-            label=ListedTarget.from_json(label, f"{where}: `label`")
-            if isinstance(label, dict)
-            else None,
-            **views,
-        )
-
 
 @final
 @dataclass(frozen=True)
-class Answer:
+class AnsweredQuestion:
     """A question, what a reader answered, and the answers that would have been right."""
 
     question: str
     answer: str
     gold: Sequence[str]
-
-    @classmethod
-    def from_json(cls, value: Record, where: str) -> "Answer":
-        """Check an answer."""
-        if not isinstance(gold := value.get("gold"), list):
-            raise InputError(f"{where}: `gold` must be a list of texts, got {_short(gold)}")
-        return cls(
-            question=_text(value.get("question"), f"{where}: `question`"),
-            answer=_text(value.get("answer"), f"{where}: `answer`"),
-            gold=[_text(text, f"{where}: `gold`") for text in gold],
-        )
 
 
 @final
@@ -124,12 +82,12 @@ class RunResult:
     gold_questions: int | None = None
     reader_inputs: int | None = None
     reader_truncated: int | None = None
-    freshness: Sequence[Record] = field(default_factory=list)
+    freshness: Sequence[JsonObject] = field(default_factory=list)
     corrector_worse_at: Sequence[int] | None = None  # steps
-    searched: Sequence[Record] = field(default_factory=list)
-    curve: Sequence[Record] = field(default_factory=list)
-    examples: Sequence[Example] = field(default_factory=list)
-    answers: Sequence[Answer] | None = None
+    searched: Sequence[JsonObject] = field(default_factory=list)
+    curve: Sequence[JsonObject] = field(default_factory=list)
+    examples: Sequence[ExampleQuery] = field(default_factory=list)
+    answers: Sequence[AnsweredQuestion] | None = None
 
     @property
     def total_seconds(self) -> float | None:
@@ -152,15 +110,15 @@ class RunResult:
         readings = [r for r in self.freshness if number(r.get("step")) is not None]
         return number(readings[-1].get(f"overlap_{view}")) if readings else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the object that results.json holds, without the keys that do not apply."""
+
+        def known(items: list[tuple[str, Any]]) -> JsonObject:
+            return {k: v for k, v in items if v is not None or k in _NULLABLE}
+
         left_out = set() if self.steps else _TRAINED
-        values = asdict(self) | {"examples": [example.to_json() for example in self.examples]}
-        return {
-            key: value
-            for key, value in values.items()
-            if key not in left_out and (value is not None or key in _NULLABLE)
-        }
+        values = asdict(self, dict_factory=known)
+        return {key: value for key, value in values.items() if key not in left_out}
 
     @classmethod
     def from_json(cls, value: object, where: str) -> "RunResult":
@@ -169,58 +127,24 @@ class RunResult:
         What should be a number and is none counts as absent.
         """
         if not isinstance(value, dict):
-            raise InputError(f"{where}: must be an object, got {_short(value)}")
-        if not isinstance(strategy := value.get("strategy"), str):
-            raise InputError(f"{where}: `strategy` must be a string, got {_short(strategy)}")
-        records = {
-            key: _records(value.get(key), f"{where}: `{key}`")
-            for key in ("freshness", "searched", "curve", "examples", "answers")
-        }
-        initial = value.get("initial_metrics", {})
-        data, negatives, worse = map(value.get, ("data", "negatives", "corrector_worse_at"))
-        return cls(
-            strategy=strategy,
-            model=value["model"] if isinstance(value.get("model"), str) else None,
-            data=data if isinstance(data, dict) else None,
-            split=str(value.get("split", "test")),
-            steps=_count(value.get("steps")) or 0,
-            initial_metrics=_metrics(initial, f"{where}: `initial_metrics`"),
-            metrics=_metrics(value.get("metrics"), f"{where}: `metrics`"),
-            negatives=_counts(negatives) if isinstance(negatives, dict) else None,
-            search=value["search"] if isinstance(value.get("search"), str) else None,
-            candidates_dropped=_counts(value.get("candidates_dropped")),
-            seconds=_finite(value.get("seconds")),
-            steps_per_second=number(value.get("steps_per_second")),
-            freshness=records["freshness"],
-            corrector_worse_at=_steps(worse) if isinstance(worse, list) else None,
-            searched=records["searched"],
-            curve=records["curve"],
-            examples=_each(Example.from_json, records["examples"], f"{where}: `examples`"),
-            answers=_each(Answer.from_json, records["answers"], f"{where}: `answers`")
-            if value.get("answers") is not None
-            else None,
-            **{name: _count(value.get(name)) for name in _COUNTS},
-        )
-
-
-# Keys that are written as null where they have no value, and keys of a trained run only.
-_NULLABLE = {"seed", "search", "steps_per_second"}
-_TRAINED = set("search candidates_dropped searched curve examples".split())
-_COUNTS = [f.name for f in fields(RunResult) if f.type == int | None]
+            raise InputError(f"{where}: must be an object, got {short(value)}")
+        values: JsonObject = {}
+        for f in fields(cls):
+            found, read = value.get(f.name), _BY_NAME.get(f.name) or _BY_TYPE[f.type]
+            if found is not None or f.name in ("strategy", "metrics"):  # the others have defaults
+                values[f.name] = read(found, f"{where}: `{f.name}`")
+        return cls(**values)
 
 
 def write_results(
     folder: Path,
     data: Mapping[str, Any],
     runs: Sequence[RunResult],
-    summary: Mapping[str, Any] | None = None,
-    average: Mapping[str, float] | None = None,
+    summary: Mapping[str, Any] | None = None,  # of a comparison
+    average: Mapping[str, float] | None = None,  # of a model measured on several datasets
 ) -> None:
-    """Write `{"data": counts, "runs": [...]}`, one entry a run.
-
-    A comparison adds its `summary`, a model measured on several datasets the `average`.
-    """
-    results: dict[str, Any] = {"data": dict(data), "runs": [run.to_json() for run in runs]}
+    """Write `{"data": counts, "runs": [...]}`, one entry a run, and what there is beside them."""
+    results = {"data": dict(data), "runs": [run.to_json() for run in runs]}
     more = {"summary": summary, "average": average}
     write_json(folder / RESULTS, results | {key: dict(v) for key, v in more.items() if v})
 
@@ -263,38 +187,79 @@ def _counts(value: object) -> dict[str, int]:
     return {key: int(found) for key, found in _finite(value).items()}
 
 
+def _steps(values: object) -> list[int]:
+    found = values if isinstance(values, list) else []
+    return [step for value in found if (step := _count(value)) is not None]
+
+
 def _metrics(value: object, where: str) -> dict[str, float]:
     if not isinstance(value, dict):
-        raise InputError(f"{where} must be an object of numbers, got {_short(value)}")
-    found = _finite(value)
-    for name in value:
-        if str(name) not in found:
-            raise InputError(f"{where} must be numbers, got {_short(value[name])} for {name!r}")
-    return found
+        raise InputError(f"{where} must be an object of numbers, got {short(value)}")
+    for name, v in value.items():
+        if number(v) is None:
+            raise InputError(f"{where} must be numbers, got {short(v)} for {name!r}")
+    return _finite(value)
 
 
-def _records(value: object, where: str) -> list[Record]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise InputError(f"{where} must be a list of objects, got {_short(value)}")
-    return value
-
-
-def _each(read: Callable[[Record, str], T], records: Sequence[Record], where: str) -> list[T]:
-    return [read(record, f"{where}, number {i}") for i, record in enumerate(records, 1)]
-
-
-def _steps(values: Sequence[object]) -> list[int]:
-    return [step for value in values if (step := _count(value)) is not None]
-
-
-def _text(value: object, where: str) -> str:
+def _string(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{where} must have a text, got {_short(value)}")
+        raise InputError(f"{where} must be a string, got {short(value)}")
     return value
 
 
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+def _objects(value: object, where: str) -> list[JsonObject]:
+    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
+        raise InputError(f"{where} must be a list of objects, got {short(value)}")
+    return value
+
+
+def _each(read: Callable[[JsonObject, str], Any]) -> Callable[[object, str], list[Any]]:
+    return lambda values, where: [
+        read(value, f"{where}, number {i}") for i, value in enumerate(_objects(values, where), 1)
+    ]
+
+
+def _example(value: JsonObject, where: str) -> ExampleQuery:
+    views = {}
+    for view in ("true", "stale", "corrected"):
+        place = f"{where}: `{view}`"
+        views[view] = [_target(target, place) for target in _objects(value.get(view) or [], place)]
+    query, label = _string(value.get("query"), f"{where}: `query`"), value.get("label")
+    known = _target(label, f"{where}: `label`") if isinstance(label, dict) else None
+    return ExampleQuery(query, known, **views)
+
+
+def _target(value: JsonObject, where: str) -> ListedTarget:
+    if (row := _count(value.get("row"))) is None:
+        raise InputError(f"{where} needs rows, got {short(value.get('row'))}")
+    text = _string(value.get("text"), f"{where}: `text`")
+    return ListedTarget(row, text, number(value.get("score")), _count(value.get("true_rank")))
+
+
+def _answer(value: JsonObject, where: str) -> AnsweredQuestion:
+    if not isinstance(gold := value.get("gold"), list):
+        raise InputError(f"{where}: `gold` must be a list of texts, got {short(gold)}")
+    question, answer = (_string(value.get(k), f"{where}: `{k}`") for k in ("question", "answer"))
+    return AnsweredQuestion(question, answer, [_string(text, f"{where}: `gold`") for text in gold])
+
+
+# Keys that are written as null where they have no value, and keys of a trained run only.
+_NULLABLE = {"seed", "search", "steps_per_second"}
+_TRAINED = {"search", "candidates_dropped", "searched", "curve", "examples"}
+# How a field's value is read: by its name, or else by its type.
+_BY_NAME = {"metrics": _metrics, "initial_metrics": _metrics}
+_BY_TYPE: dict[object, Callable[[Any, str], Any]] = {
+    str: _string,
+    str | None: lambda value, _: value if isinstance(value, str) else None,
+    int: lambda value, _: _count(value) or 0,
+    int | None: lambda value, _: _count(value),
+    float | None: lambda value, _: number(value),
+    Mapping[str, float]: lambda value, _: _finite(value),
+    Mapping[str, int]: lambda value, _: _counts(value),
+    Mapping[str, int] | None: lambda value, _: _counts(value),
+    Mapping[str, Any] | None: lambda value, _: value if isinstance(value, dict) else None,
+    Sequence[int] | None: lambda value, _: _steps(value),
+    Sequence[JsonObject]: _objects,
+    Sequence[ExampleQuery]: _each(_example),
+    Sequence[AnsweredQuestion] | None: _each(_answer),
+}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unstale.report.charts import Axes, Line, Point, dot_rows, line_chart, scatter
+from unstale.report.charts import Axes, Line, Point, line_chart, scatter
 from unstale.report.labels import GAP, LINE, apart, place_labels, width
-from unstale.report.scales import Linear, Symlog
+from unstale.report.scales import Scale, linear, linear_up_to, symlog
 
 
 def marks(svg: str, tag: str, kind: str) -> list[ElementTree.Element]:
@@ -38,13 +38,13 @@ def test_a_line_goes_where_its_values_say() -> None:
 def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
     points = [
         Point("none", "tone-stale", 0.0, 50.0),
-        Point("some", "tone-corrected", 900.0, 55.0, spread=5.0),
+        Point("some", "tone-corrected", 900.0, 55.0, whisker=(0.0, 5.0)),
         Point("most", "tone-exhaustive", 9900.0, 60.0),
     ]
-    svg = scatter(points, (260.0, 170.0), Axes("t", "x", "y"), Symlog(100.0, 9900.0))
+    across, up = symlog([1000.0, 6600.0]), Scale(45.0, 65.0)  # unit 100, up to 1.5 * 6600
+    svg = scatter(points, (260.0, 170.0), Axes("t", "x", "y"), across, up)
     # The axis has 260 - 44 - 16 = 200 pixels; 900 is halfway (log10 of 1 + 900/100 is 1 of 2).
-    # Up, 50..60 (the whisker's ends) and a twentieth on both sides need 45..65 in steps of 5: a
-    # value takes 100 / 20 = 5 pixels, and 50 stands 25 above the base at 128.
+    # Up, 45..65 takes the 100 pixels from 128 to 28: 50 stands 5 * 5 = 25 above the base.
     dots = [(d.get("cx"), d.get("cy")) for d in marks(svg, "circle", "dot")]
     assert dots == [("44.0", "103.0"), ("144.0", "78.0"), ("244.0", "53.0")]
     (whisker,) = marks(svg, "line", "whisker")
@@ -54,11 +54,19 @@ def test_points_stand_on_a_symlog_axis_with_their_whiskers() -> None:
 
 
 def test_rows_of_dots_share_an_axis() -> None:
-    points = [Point("one", "tone-stale", 20.0, 0.0), Point("two", "tone-corrected", 40.0, 0.0)]
-    svg = dot_rows(points, 300.0, Axes("t", "x"))
-    # Names take 3 * 8.2 + 14 = 38.6; the axis 20..40 takes 300 - 38.6 - 50 = 211.4 pixels.
+    points = [
+        Point("one", "tone-stale", 20.0, 0.0, "one: 20.0"),
+        Point("two", "tone-corrected", 30.0, -1.0, whisker=(10.0, 0.0)),
+    ]
+    across, up = Scale(20.0, 40.0, (20.0, 30.0, 40.0)), Scale(-1.5, 0.5)
+    svg = scatter(points, (260.0, 170.0), Axes("t", "x"), across, up)
+    # Across, 20..40 takes 260 - 44 - 16 = 200 pixels; up, a row takes 100 / 2 = 50, 28 to 128.
     dots = [(d.get("cx"), d.get("cy")) for d in marks(svg, "circle", "dot")]
-    assert dots == [("38.6", "26.0"), ("250.0", "54.0")]
+    assert dots == [("44.0", "53.0"), ("144.0", "103.0")]
+    (whisker,) = marks(svg, "line", "whisker")
+    assert [whisker.get(k) for k in ("x1", "y1", "x2", "y2")] == ["44.0", "103.0", "244.0", "103.0"]
+    assert [tick.text for tick in marks(svg, "text", "tick")] == ["20", "30", "40"]  # none upwards
+    assert "<title>one: 20.0</title>" in svg
 
 
 def test_a_name_is_text_in_a_chart_too() -> None:
@@ -81,20 +89,21 @@ def test_a_name_is_text_in_a_chart_too() -> None:
     ],
 )
 def test_ticks_are_round_and_hold_the_values(values: list[float], ticks: list[float]) -> None:
-    assert Linear.around(values).ticks() == pytest.approx(ticks)
+    assert linear(values).ticks == pytest.approx(ticks)
 
 
 def test_an_axis_up_to_a_value_ends_there() -> None:
-    scale = Linear.up_to(230.0)
-    assert scale.ticks() == [0, 100, 200]
+    scale = linear_up_to(230.0)
+    assert scale.ticks == (0, 100, 200)
     assert scale(230.0) == 1
-    assert Linear.up_to(0.0).ticks()[0] == 0
+    assert linear_up_to(0.0).ticks[0] == 0
 
 
 def test_symlog_ticks_are_zero_and_powers_of_ten() -> None:
-    scale = Symlog.around([0.0, 19_766.0, 1_581_280.0])  # unit 1,000: a tenth of 10,000
-    assert (scale.unit, scale.high) == (1000, 1.5 * 1_581_280)
-    assert scale.ticks() == [0, 10_000, 100_000, 1_000_000]
+    scale = symlog([0.0, 19_766.0, 1_581_280.0])
+    assert scale.high == 1.5 * 1_581_280
+    assert scale.bend(9000.0) == 1  # unit 1,000, a tenth of 10,000: log10 of 1 + 9
+    assert scale.ticks == (0, 10_000, 100_000, 1_000_000)
 
 
 def test_labels_that_would_meet_move_apart() -> None:

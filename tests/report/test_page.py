@@ -53,7 +53,7 @@ def test_the_table_has_means_spreads_and_costs(results: dict[str, Any]) -> None:
     assert cells(page, "exhaustive")[7:9] == ["9,000", "5"]  # re-embedded, and as a sample
     assert cells(page, "before training")[2].startswith("20.0")
     comparison = build_page(results, {}).partition('class="comparison"')[2]
-    assert cells(comparison, "corrected") == ["50% 25 to 75", "< 0.001", "0.250"]
+    assert cells(comparison, "corrected") == ["50% [25, 75]", "<.001", "0.250"]
     assert cells(comparison, "stale") == ["\u2013"] * 3
     assert "one seed" not in comparison
 
@@ -66,7 +66,7 @@ def test_the_comparison_has_every_gap_and_marks_one_seed(results: dict[str, Any]
     page = build_page(results, {})
     comparison = page.partition('class="comparison"')[2]
     shown = cells(comparison, "corrected")[:2]
-    assert shown == ["20% \u221210 to 40 *", "50% 25 to 75 *"]
+    assert shown == ["20% [\u221210, 40]*", "50% [25, 75]*"]
     assert "*: of one seed" in comparison
     assert "25% to 75%, over queries alone: of one seed) of the gap" in Reader(page).text
 
@@ -142,8 +142,8 @@ def test_every_section_is_there(results: dict[str, Any]) -> None:
         "recall@10 during training",
         "What is mined",
     ]
-    # A panel for each of 3 strategies in 2 readings, drawn once; 3 other charts drawn for 2 sizes.
-    assert page.count("<svg") == 2 * 3 + 3 * 2
+    # A panel for each of 3 strategies in 2 readings; the trade-off; 2 charts of the curves.
+    assert page.count("<svg") == 2 * 3 + 1 + 2
 
 
 def test_strategies_without_a_view_are_named_where_freshness_is_drawn(
@@ -251,7 +251,7 @@ def test_one_seed_has_no_spread(results: dict[str, Any]) -> None:
         ({"strategy": 3}, "run 1: `strategy` must be a string, got 3"),
         ({"freshness": "no"}, "run 1: `freshness` must be a list of objects, got 'no'"),
         ({"curve": [1]}, "run 1: `curve` must be a list of objects, got [1]"),
-        ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must have a text, got 5"),
+        ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must be a string, got 5"),
         ({"examples": [{"query": "q", "true": [{"text": "t"}]}]}, "`true` needs rows, got None"),
     ],
 )

@@ -47,26 +47,26 @@ def _rows(text: str) -> dict[str, list[str]]:
 def test_gaps_tests_and_seeds(printed) -> None:
     results, differences, text = printed({"stale": 2, "corrected": 2, "exhaustive": 2})
     assert results["corrected"][:4] == ["2", "70.0±0.0", "70.0±0.0", "70.0±0.0"]
-    assert results["corrected"][4:] == ["50", "4", "2.0"]  # means of 0 and 100, 0 and 7; steps/s
+    assert results["corrected"][4:] == ["50", "4", "2.00"]  # means of 0 and 100, 0 and 7; steps/s
     assert results["before"][0] == "20.0"
     # (0.7 - 0.5) / (0.9 - 0.5) = 0.5 on every query, so in every resample.
-    assert differences["corrected"] == ["0.50", "[0.50,", "0.50]"] * 3 + ["<.001", "<.001"]
-    assert differences["stale"] == ["0.00", "[0.00,", "0.00]"] * 3 + ["<.001"]  # against exhaustive
-    assert differences["exhaustive"] == ["1.00", "[1.00,", "1.00]"] * 3 + ["<.001"]
+    assert differences["corrected"] == ["50%", "[50,", "50]"] * 3 + ["<.001", "<.001"]
+    assert differences["stale"] == ["0%", "[0,", "0]"] * 3 + ["<.001"]  # against exhaustive
+    assert differences["exhaustive"] == ["100%", "[100,", "100]"] * 3 + ["<.001"]
     assert "one seed" not in text
 
 
 def test_one_seed_is_marked(printed) -> None:
     _, differences, text = printed({"stale": 2, "exhaustive": 2, "uniform": 1})
     # (0.6 - 0.5) / (0.9 - 0.5) = 0.25
-    assert differences["uniform"][:3] == ["0.25", "[0.25,", "0.25]*"]
-    assert differences["exhaustive"][:3] == ["1.00", "[1.00,", "1.00]"]
+    assert differences["uniform"][:3] == ["25%", "[25,", "25]*"]
+    assert differences["exhaustive"][:3] == ["100%", "[100,", "100]"]
     assert "*: of one seed" in text
 
 
 def test_without_an_end_there_is_no_gap(printed) -> None:
     results, differences, text = printed({"stale": 1, "corrected": 1})
-    assert results["stale"][4:] == ["0", "2.0"]  # nothing was sampled: no column
+    assert results["stale"][3:] == ["0", "2.00"]  # one seed, nothing sampled: no columns
     assert differences == {"stale": [], "corrected": ["<.001"]}
     assert "gap" not in text
     _, differences, _ = printed({"corrected": 2, "uniform": 1})

@@ -15,13 +15,13 @@ from unstale.evaluation import retrieve
 from unstale.miners import Corrected, NegativeCounts, Negatives, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.miners.uniform import Uniform
-from unstale.results import Example
+from unstale.results import ExampleQuery
 from unstale.search.low_memory import RotatingSubset
 from unstale.training import examples
 from unstale.training.examples import MinedExamples
 
 
-def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[Example]:
+def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[ExampleQuery]:
     """Watch the corpus being encoded, and list."""
     beside = {"uniform": Uniform(120, 0)}  # which is not shown
     negatives = Negatives(miner, NegativeCounts(4, 2, 0), **beside)

@@ -25,21 +25,17 @@ def measure(
     qrels: Qrels, query_rows: Int[ndarray, " q"], found: TopK
 ) -> dict[str, Float[ndarray, " q"]]:
     """Return every metric of every query, as fractions, in the order of `query_rows`."""
+    ids = [str(query) for query in query_rows.tolist()]
+    judged: dict[str, dict[str, int]] = {id: {} for id in ids}
     keep = np.isin(qrels.query, query_rows)
-    judged: dict[str, dict[str, int]] = {str(q): {} for q in query_rows.tolist()}
-    triples = zip(
-        qrels.query[keep].tolist(), qrels.target[keep].tolist(), qrels.grade[keep].tolist(),
-        strict=True,
-    )  # fmt: skip
-    for query, target, grade in triples:
+    columns = [column[keep].tolist() for column in (qrels.query, qrels.target, qrels.grade)]
+    for query, target, grade in zip(*columns, strict=True):
         judged[str(query)][str(target)] = max(0, grade)
     run = {
-        str(query): dict(zip(map(str, rows), scores, strict=True))
-        for query, rows, scores in zip(
-            query_rows.tolist(), found.rows.tolist(), found.scores.tolist(), strict=True
-        )
+        id: dict(zip(map(str, rows), scores, strict=True))
+        for id, rows, scores in zip(ids, found.rows.tolist(), found.scores.tolist(), strict=True)
     }
-    place = {str(q): i for i, q in enumerate(query_rows.tolist())}
+    place = {id: i for i, id in enumerate(ids)}
     names = {m: name for name, m in MEASURES.items()}
     values = {name: np.zeros(len(query_rows)) for name in MEASURES}
     for metric in ir_measures.iter_calc(list(MEASURES.values()), judged, run):

@@ -38,15 +38,10 @@ def retrieve(
     *,
     own: bool = False,
 ) -> TopK:
-    """Return the k best targets of each query.
+    """Return the k best targets of each query, or all if there are fewer.
 
-    Args:
-        model: Encodes the queries.
-        dataset: Has their texts, and the ids that BEIR's rule compares.
-        query_rows: Which queries.
-        corpus: Target embeddings by pieces, from `fresh_chunks` or a buffer's `chunks`.
-        k: How many targets; all there are, if they are fewer.
-        own: Whether a query may find the target that has its own id; BEIR leaves that out.
+    The corpus comes in pieces, from `fresh_chunks` or a buffer's `chunks`. Unless `own` is set, a
+    query does not find the target that has its own id: BEIR's rule.
     """
     queries = embed_queries(model, dataset.queries.take(query_rows))
     banned = torch.full((len(query_rows), 1), -1) if own else _own_rows(dataset, query_rows)

@@ -1,7 +1,6 @@
 """Is a difference real? Paired tests and bootstrap intervals over queries and seeds."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,18 +8,6 @@ from numpy import ndarray
 from scipy import stats
 
 Values = Mapping[int, Float[ndarray, " q"]]  # seed: one metric of every query
-
-
-class Gap(NamedTuple):
-    """The share of a gap that a method recovers, with its 95% interval; None: no gap to share.
-
-    Where one of the three has a single seed, nothing is known of how it varies from seed to seed:
-    the interval leaves that out, and is too narrow. Of few seeds it is rough.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 def paired_p_value(method: Values, reference: Values) -> float | None:
@@ -37,12 +24,14 @@ def paired_p_value(method: Values, reference: Values) -> float | None:
 
 def gap_recovered(
     method: Values, floor: Values, ceiling: Values, *, resamples: int = 1000, seed: int = 0
-) -> Gap:
-    """Compute (method - floor) / (ceiling - floor) of the means over seeds and queries.
+) -> tuple[float, float, float] | None:
+    """Return (method - floor) / (ceiling - floor) of the means, and its 95% interval.
 
-    The interval is a bootstrap's over queries and seeds. Queries are resampled alike for all three,
-    and seeds for those that have the same: runs of one seed share their data order. Where the
-    interval of the denominator contains 0 there is no gap to recover, and no value.
+    The means are over seeds and queries, and so is the bootstrap of the interval. Queries are
+    resampled alike for all three, and seeds for those that have the same: runs of one seed share
+    their data order. Where one of the three has a single seed, the interval leaves out how results
+    vary from seed to seed, and is too narrow; of few seeds it is rough. Where the interval of the
+    denominator contains 0 there is no gap to recover: None.
     """
     everyone = (method, floor, ceiling)
     point = [float(_seed_mean(v).mean()) for v in everyone]
@@ -62,11 +51,11 @@ def gap_recovered(
     gap = draws[2] - draws[1]
     low, high = np.percentile(gap, [2.5, 97.5])
     if low <= 0 <= high:
-        return Gap(None, None, None)
+        return None
     ratios = (draws[0] - draws[1])[gap != 0] / gap[gap != 0]
     bounds = np.percentile(ratios, [2.5, 97.5])
     value = (point[0] - point[1]) / (point[2] - point[1])
-    return Gap(value, float(bounds[0]), float(bounds[1]))
+    return value, float(bounds[0]), float(bounds[1])
 
 
 def _seed_mean(values: Values) -> Float[ndarray, " q"]:

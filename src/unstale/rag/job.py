@@ -19,7 +19,7 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
-from unstale.results import Answer, RunResult
+from unstale.results import AnsweredQuestion, RunResult
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
@@ -169,5 +169,5 @@ def _results(
         gold_questions=evaluator.gold,
         reader_inputs=int(parts.get("reader_inputs", 0)),
         reader_truncated=int(parts.get("reader_truncated", 0)),
-        answers=[Answer(**answer) for answer in evaluator.answers[::every][:_SHOWN]],
+        answers=[AnsweredQuestion(**answer) for answer in evaluator.answers[::every][:_SHOWN]],
     )

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines over an axis, points with whiskers, and rows of dots.
+"""Charts as inline SVG: lines over an axis, and points with whiskers.
 
 Colours and fonts are the page's: a mark has a class (`tone-...`), never a colour. Coordinates are
 pixels at the drawn width.
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import final
 
 from unstale.report.escape import plain
-from unstale.report.labels import GAP, Label, place_labels, width
-from unstale.report.scales import Linear, Scale, short
+from unstale.report.labels import GAP, place_labels, width
+from unstale.report.scales import Scale, linear, linear_up_to, short
 
 LEFT, TOP, BOTTOM = 44.0, 28.0, 42.0  # margins: tick labels, the y axis' name, ticks and x's name
-_FEW = 6  # lines, or half the points of one, that can have their points marked
+_FEW = 12  # points of a line that can all be marked
 
 
 @final
@@ -25,7 +25,6 @@ class Line:
     tone: str
     points: Sequence[tuple[float, float]]
     band: Sequence[tuple[float, float, float]] = ()  # (x, low, high)
-    quiet: bool = False  # drawn without its name
 
     def heights(self) -> list[float]:
         """List everything that the axis must hold."""
@@ -45,13 +44,14 @@ class Axes:
 @final
 @dataclass(frozen=True)
 class Point:
-    """A point, with half the length of its whisker."""
+    """A point, what appears on hovering, and half the length of its whisker across and up."""
 
     label: str
     tone: str
     x: float
     y: float
-    spread: float | None = None
+    about: str = ""
+    whisker: tuple[float, float] = (0.0, 0.0)
 
 
 @final
@@ -60,9 +60,9 @@ class Frame:
     """The drawn area and its two scales: from values to pixels.
 
     Example:
-        >>> frame = Frame(200.0, 170.0, 56.0, Linear(0.0, 10.0, 5.0), Linear(0.0, 1.0, 0.5))
-        >>> frame.x(5.0), frame.y(1.0), frame.y(0.0)  # 44 + (200 - 44 - 56) / 2; top; 170 - 42
-        (94.0, 28.0, 128.0)
+        >>> frame = Frame(200.0, 170.0, 56.0, Scale(0.0, 10.0), Scale(0.0, 1.0))
+        >>> frame.at(5.0, 1.0), frame.at(0.0, 0.0)  # 44 + (200 - 44 - 56) / 2, top; 170 - 42
+        ((94.0, 28.0), (44.0, 128.0))
     """
 
     width: float
@@ -71,13 +71,12 @@ class Frame:
     across: Scale
     up: Scale
 
-    def x(self, value: float) -> float:
-        """Return the pixel of a value, from the left."""
-        return LEFT + self.across(value) * (self.width - LEFT - self.right)
-
-    def y(self, value: float) -> float:
-        """Return the pixel of a value, from the top."""
-        return self.height - BOTTOM - self.up(value) * (self.height - TOP - BOTTOM)
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Return the pixels of a value, from the left and from the top."""
+        return (
+            LEFT + self.across(x) * (self.width - LEFT - self.right),
+            self.height - BOTTOM - self.up(y) * (self.height - TOP - BOTTOM),
+        )
 
 
 def line_chart(
@@ -85,127 +84,85 @@ def line_chart(
     size: tuple[float, float],
     axes: Axes,
     *,
-    up: Linear | None = None,
+    up: Scale | None = None,
     room: float | None = None,
 ) -> str:
     """Draw lines, each named at its end; `up` and `room`, for names, make charts comparable."""
-    named = [line for line in lines if not line.quiet]
-    up = up or Linear.around([y for line in lines for y in line.heights()])
-    right = room or max((width(n.label) for n in named), default=8.0) + GAP
+    up = up or linear([y for line in lines for y in line.heights()])
     last = max(x for line in lines for x, _ in line.points)
-    frame = Frame(*size, right, Linear.up_to(last), up)
+    room = room or max(width(line.label) for line in lines) + GAP
+    frame = Frame(*size, room, linear_up_to(last), up)
     marks = [_band(line, frame) for line in lines if line.band]
-    marks += [_path(line, frame, dotted=len(lines) <= _FEW) for line in lines]
-    ends = [(*line.points[-1], line.label, line.tone) for line in named]
-    return _svg(frame, [*marks, *_labels(frame, ends, size[0])], axes)
+    marks += [_path(line, frame) for line in lines]
+    ends = [Point(line.label, line.tone, *line.points[-1]) for line in lines]
+    return _svg(frame, [*marks, *_names(frame, ends, size[0])], axes)
 
 
-def scatter(points: Sequence[Point], size: tuple[float, float], axes: Axes, across: Scale) -> str:
+def scatter(
+    points: Sequence[Point], size: tuple[float, float], axes: Axes, across: Scale, up: Scale
+) -> str:
     """Draw named points with whiskers."""
-    edges = [p.y + side * (p.spread or 0) for p in points for side in (-1, 1)]
-    margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
-    up = Linear.around([min(edges) - margin, max(edges) + margin])
-    frame = Frame(*size, 16.0, across, up)
-    marks = []
+    frame, marks = Frame(*size, 16.0, across, up), []
     for p in points:
-        x, low, high = frame.x(p.x), *(frame.y(p.y + side * (p.spread or 0)) for side in (-1, 1))
-        marks.append(_dot(p, p.y, (x, frame.y(p.y)), (x, low, x, high)))
-    named = [(p.x, p.y, p.label, p.tone) for p in points]
-    return _svg(frame, [*marks, *_labels(frame, named, size[0] - 8)], axes)
-
-
-def dot_rows(points: Sequence[Point], across: float, axes: Axes) -> str:
-    """Draw one row a point: its name, a dot on a common axis, its value."""
-    names, row = max(width(p.label) for p in points) + 14, 28.0
-    height = 12 + row * len(points) + BOTTOM
-    edges = [p.x + side * (p.spread or 0) for p in points for side in (-1, 1)]
-    scale, room = Linear.around(edges), across - names - 50
-
-    def place(value: float) -> float:
-        return names + scale(value) * room
-
-    base, marks = height - BOTTOM, []
-    for tick in scale.ticks():
-        marks.append(_segment(place(tick), 6.0, place(tick), base, "grid"))
-        marks.append(_text(place(tick), base + 17, short(tick), "tick", "middle"))
-    for i, p in enumerate(points):
-        y, x = 12 + row * (i + 0.5), place(p.x)
-        low, high = (place(p.x + side * (p.spread or 0)) for side in (-1, 1))
-        marks.append(_text(names - 14, y + 4, p.label, f"name {p.tone}", "end"))
-        marks.append(_dot(p, p.x, (x, y), (low, y, high, y)))
-        marks.append(_text(high + GAP, y + 4, f"{p.x:.1f}", "value"))
-    marks.append(_text(names, height - 6, axes.x_name, "axis"))
-    return _wrap(across, height, marks, axes.title)
+        (x, y), (dx, dy) = frame.at(p.x, p.y), p.whisker
+        ends = (*frame.at(p.x - dx, p.y - dy), *frame.at(p.x + dx, p.y + dy))
+        whisker = _segment(*ends, f"whisker {p.tone}") if dx or dy else ""
+        dot = f'<circle class="dot {p.tone}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>'
+        marks.append(f"<g>{whisker}{dot}<title>{plain(p.about)}</title></g>")
+    return _svg(frame, [*marks, *_names(frame, points, size[0] - 8)], axes)
 
 
 def _band(line: Line, frame: Frame) -> str:
-    there = [f"{frame.x(x):.1f},{frame.y(low):.1f}" for x, low, _ in line.band]
-    back = [f"{frame.x(x):.1f},{frame.y(high):.1f}" for x, _, high in reversed(line.band)]
-    return f'<polygon class="band {line.tone}" points="{" ".join(there + back)}"/>'
+    there = [(x, low) for x, low, _ in line.band]
+    back = [(x, high) for x, _, high in reversed(line.band)]
+    return f'<polygon class="band {line.tone}" points="{_places(there + back, frame)}"/>'
 
 
-def _path(line: Line, frame: Frame, *, dotted: bool) -> str:
-    places = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in line.points)
-    ends = line.points if dotted and len(line.points) <= 2 * _FEW else line.points[-1:]
-    dots = "".join(
-        f'<circle class="dot {line.tone}" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="2.5">'
-        f"<title>{plain(line.label)}: {y:.4g} at {short(x)}</title></circle>"
-        for x, y in ends
-    )
-    return f'<polyline class="line {line.tone}" points="{places}"/>{dots}'
+def _path(line: Line, frame: Frame) -> str:
+    dots = ""
+    for point in line.points if len(line.points) <= _FEW else line.points[-1:]:
+        x, y = frame.at(*point)
+        about = f"{plain(line.label)}: {point[1]:.4g} at {short(point[0])}"
+        dots += f'<circle class="dot {line.tone}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
+        dots += f"<title>{about}</title></circle>"
+    return f'<polyline class="line {line.tone}" points="{_places(line.points, frame)}"/>{dots}'
 
 
-def _dot(
-    p: Point, value: float, at: tuple[float, float], ends: tuple[float, float, float, float]
-) -> str:
-    """Draw a point with its whisker, if it has a spread; its value appears on hovering."""
-    whisker = _segment(*ends, f"whisker {p.tone}") if p.spread else ""
-    about = f"{plain(p.label)}: {value:.1f}" + (f" ± {p.spread:.1f}" if p.spread else "")
-    return (
-        f'<g>{whisker}<circle class="dot {p.tone}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"/>'
-        f"<title>{about}</title></g>"
-    )
+def _places(points: Sequence[tuple[float, float]], frame: Frame) -> str:
+    return " ".join("{:.1f},{:.1f}".format(*frame.at(x, y)) for x, y in points)
 
 
-def _labels(
-    frame: Frame, named: Sequence[tuple[float, float, str, str]], right: float
-) -> list[str]:
-    """Name points, given as `(x, y, label, tone)`."""
-    places = [(frame.x(x), frame.y(y), label) for x, y, label, _ in named]
+def _names(frame: Frame, points: Sequence[Point], right: float) -> list[str]:
+    """Name points, and lead from a name to its point where it could not stand beside it."""
+    places = [(*frame.at(p.x, p.y), p.label) for p in points]
     labels = place_labels(places, right=right, top=TOP, bottom=frame.height - BOTTOM)
-    return [_label(label, tone) for label, (*_, tone) in zip(labels, named, strict=True)]
-
-
-def _label(label: Label, tone: str) -> str:
-    x, y = label.point
-    text = _text(label.x, label.y + 4, label.text, f"name {tone}", "end" if label.left else "start")
-    if abs(label.y - y) <= 4:
-        return text
-    near = -1 if label.left else 1
-    return _segment(x + 5 * near, y, label.x - 2 * near, label.y, "leader") + text
+    names = []
+    for p, (x, y, text), label in zip(points, places, labels, strict=True):
+        side, anchor = (-1, "end") if label.left else (1, "start")
+        if abs(label.y - y) > 4:
+            names.append(_segment(x + 5 * side, y, label.x - 2 * side, label.y, "leader"))
+        names.append(_text(label.x, label.y + 4, text, f"name {p.tone}", anchor))
+    return names
 
 
 def _svg(frame: Frame, marks: Sequence[str], axes: Axes) -> str:
-    base = frame.height - BOTTOM
+    base, end = frame.height - BOTTOM, frame.width - frame.right
     drawn = []
-    for tick in frame.up.ticks():
-        y = frame.y(tick)
-        drawn.append(_segment(LEFT, y, frame.width - frame.right, y, "grid"))
+    for tick in frame.up.ticks:
+        _, y = frame.at(0.0, tick)
+        drawn.append(_segment(LEFT, y, end, y, "grid"))
         drawn.append(_text(LEFT - 8, y + 4, short(tick), "tick", "end"))
-    for tick in frame.across.ticks():
-        x = frame.x(tick)
+    for tick in frame.across.ticks:
+        x, _ = frame.at(tick, frame.up.low)
         drawn.append(_segment(x, base, x, base + 4, "axis-line"))
         drawn.append(_text(x, base + 17, short(tick), "tick", "middle"))
-    drawn.append(_segment(LEFT, base, frame.width - frame.right, base, "axis-line"))
+    drawn.append(_segment(LEFT, base, end, base, "axis-line"))
     drawn.append(_text(2.0, 14.0, axes.y_name, "axis"))
-    drawn.append(_text(frame.width - frame.right, frame.height - 6, axes.x_name, "axis", "end"))
-    return _wrap(frame.width, frame.height, [*drawn, *marks], axes.title)
-
-
-def _wrap(across: float, height: float, marks: Sequence[str], title: str) -> str:
+    drawn.append(_text(end, frame.height - 6, axes.x_name, "axis", "end"))
+    wide, high = f"{frame.width:.0f}", f"{frame.height:.0f}"
     return (
-        f'<svg role="img" aria-label="{plain(title)}" viewBox="0 0 {across:.0f} {height:.0f}" '
-        f'width="{across:.0f}" height="{height:.0f}">{"".join(marks)}</svg>'
+        f'<svg role="img" aria-label="{plain(axes.title)}" viewBox="0 0 {wide} {high}" '
+        f'width="{wide}" height="{high}">{"".join([*drawn, *marks])}</svg>'
     )
 
 

@@ -1,19 +1,14 @@
 """The runs of results.json, checked and grouped by strategy, for pages, charts and words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from itertools import chain
+from statistics import fmean
 from typing import final
 
 from unstale.errors import InputError
 from unstale.miners import strategies
-from unstale.results import Record, RunResult, number
-
-
-def tone(strategy: str) -> str:
-    """Name the class that colours a strategy on the page; one that is not known is grey."""
-    found = strategies().get(strategy)
-    return f"tone-{found.tone if found else 'other'}"
+from unstale.results import JsonObject, RunResult, number
 
 
 @final
@@ -23,7 +18,6 @@ class Group:
 
     strategy: str
     runs: Sequence[RunResult]
-    tone: str  # a class of the page's style sheet
 
     @property
     def trained(self) -> bool:
@@ -32,10 +26,14 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name the strategy, or the data of a model that was only measured, for a reader."""
-        if self.trained:
-            return self.strategy
-        return str((self.runs[0].data or {}).get("name", "as it is"))
+        """Name the strategy for a reader; a measured model stands for its data if it is known."""
+        return self.strategy if self.trained or self.runs[0].data else "as it is"
+
+    @property
+    def tone(self) -> str:
+        """Name the class of the style sheet that colours the strategy; an unknown one is grey."""
+        found = strategies().get(self.strategy)
+        return f"tone-{found.tone if found else 'other'}"
 
     def average(self, value: Callable[[RunResult], float | int | None]) -> float | None:
         """Average a value over the seeds that have it."""
@@ -67,22 +65,22 @@ class Group:
         return _by_step([_with_start(run) for run in self.runs], name)
 
 
-def group_runs(results: Record, source: object, tones: Callable[[str], str] = tone) -> list[Group]:
-    """Group the runs by strategy, in their order.
-
-    Args:
-        results: The content of results.json.
-        source: Names the file in errors.
-        tones: Names the colour of a strategy.
-    """
+def read_groups(results: JsonObject, source: object) -> list[Group]:
+    """Check and group the runs of results.json; `source` names the file in errors."""
     runs = results.get("runs")
     if not isinstance(runs, list) or not runs:
         raise InputError(f"{source}: `runs` must be a list of at least one run")
+    return group_runs(
+        [RunResult.from_json(run, f"{source}, run {place}") for place, run in enumerate(runs, 1)]
+    )
+
+
+def group_runs(runs: Iterable[RunResult]) -> list[Group]:
+    """Group runs by strategy, in their order."""
     groups: dict[str, list[RunResult]] = {}
-    for place, value in enumerate(runs, 1):
-        run = RunResult.from_json(value, f"{source}, run {place}")
+    for run in runs:
         groups.setdefault(run.strategy, []).append(run)
-    return [Group(strategy, found, tones(strategy)) for strategy, found in groups.items()]
+    return [Group(strategy, found) for strategy, found in groups.items()]
 
 
 def headline(groups: Sequence[Group]) -> str:
@@ -112,22 +110,17 @@ def spoken(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def spread(values: Sequence[float]) -> float | None:
-    """Return the standard deviation over seeds, or None of fewer than two."""
-    return stdev(values) if len(values) > 1 else None
-
-
-def _with_start(run: RunResult) -> Sequence[Record]:
+def _with_start(run: RunResult) -> Sequence[JsonObject]:
     """Return a run's curve from step 0 on: a run measures its start apart."""
     if not run.curve or not run.initial_metrics or run.curve[0].get("step") == 0:
         return run.curve
     return [{"step": 0, "seconds": 0.0, **run.initial_metrics}, *run.curve]
 
 
-def _by_step(records: Sequence[Sequence[Record]], name: str) -> list[tuple[float, list[float]]]:
+def _by_step(records: Iterable[Iterable[JsonObject]], name: str) -> list[tuple[float, list[float]]]:
     """Collect the values of all seeds by their step, in order."""
     found: dict[float, list[float]] = {}
-    for record in (record for of_one in records for record in of_one):
+    for record in chain.from_iterable(records):
         step, value = number(record.get("step")), number(record.get(name))
         if step is not None and value is not None:
             found.setdefault(step, []).append(value)

@@ -1,45 +1,50 @@
 """Which charts do these runs call for? Each function draws one, or nothing if there is no data."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import fmean
 
-from unstale.report.charts import Axes, Line, Point, dot_rows, line_chart, scatter
-from unstale.report.entries import Group, headline, spoken, spread
+from unstale.report.charts import BOTTOM, TOP, Axes, Line, Point, line_chart, scatter
+from unstale.report.entries import Group, headline, ranked, spoken
 from unstale.report.escape import escape
 from unstale.report.labels import GAP, width
-from unstale.report.scales import Linear, Symlog
+from unstale.report.numbers import percent, spread
+from unstale.report.scales import Scale, linear, symlog
 
-_WIDE, _NARROW = 960.0, 328.0  # a page, a phone
+# Drawn for a phone, where text must be large enough; the style sheet enlarges a chart on a page.
+_WIDE, _PANEL, _ROW = (380.0, 290.0), (328.0, 230.0), 24.0
 
 
 def tradeoff(groups: Sequence[Group]) -> str:
     """Draw recall against targets re-embedded, or the recall alone if nothing was re-embedded."""
-    metric = headline(groups)
-    name = spoken(metric)
-    points = []
-    for group in groups:
+    metric, points = headline(groups), []
+    for group in ranked(groups):
         if values := group.metric(metric):
-            cost, sd = group.average(lambda run: run.targets_reembedded), spread(values)
-            whisker = None if sd is None else 100 * sd
-            points.append(Point(group.name, group.tone, cost or 0.0, 100 * fmean(values), whisker))
+            cost = group.average(lambda run: run.targets_reembedded) or 0.0
+            mean, sd = 100 * fmean(values), 100 * (spread(values) or 0.0)
+            about = f"{group.name}: {percent(values)}"
+            points.append(Point(group.name, group.tone, cost, mean, about, (0.0, sd)))
     if not points:
         return ""
+    name = spoken(metric)
     if any(p.x for p in points):
-        axes = Axes(
-            f"{name} against targets re-embedded",
-            "targets re-embedded during training",
-            f"{name}, %",
-        )
-        across = Symlog.around([p.x for p in points])
-        wide = scatter(points, (_WIDE, 420.0), axes, across)
-        return _both(wide, scatter(points, (_NARROW, 360.0), axes, across))
-    rows = [replace(p, x=p.y, y=0.0) for p in sorted(points, key=lambda p: -p.y)]
+        axis = "targets re-embedded during training"
+        axes = Axes(f"{name} against targets re-embedded", axis, f"{name}, %")
+        edges = [p.y + side * p.whisker[1] for p in points for side in (-1, 1)]
+        margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
+        up = linear([min(edges) - margin, max(edges) + margin])
+        return _chart(scatter(points, _WIDE, axes, symlog([p.x for p in points]), up))
     started = [run.initial_metrics for g in groups if g.trained for run in g.runs]
     if starts := [start[metric] for start in started if metric in start]:
-        rows.append(Point("before training", "tone-other", 100 * fmean(starts), 0.0))
+        about = f"before training: {percent([fmean(starts)])}"
+        points.append(Point("", "tone-other", 0.0, 100 * fmean(starts), about))
+    rows = [
+        Point(p.about, p.tone, p.y, -float(i), p.about, (p.whisker[1], 0.0))
+        for i, p in enumerate(points)
+    ]
+    across = linear([p.x + side * p.whisker[0] for p in rows for side in (-1, 1)])
+    size = (_WIDE[0], TOP + BOTTOM + _ROW * len(rows))
     axes = Axes(f"{name} of every strategy", f"{name}, %")
-    return _both(dot_rows(rows, _WIDE * 2 / 3, axes), dot_rows(rows, _NARROW, axes))
+    return _chart(scatter(rows, size, axes, across, Scale(0.5 - len(rows), 0.5)))
 
 
 def freshness(groups: Sequence[Group], reading: str) -> str:
@@ -49,29 +54,29 @@ def freshness(groups: Sequence[Group], reading: str) -> str:
         groups: The runs.
         reading: `overlap`, in percent and on 0..100, or `kl`.
     """
-    percent = reading == "overlap"
-    panels = []
+    percents = reading == "overlap"
+    panels = {}
     for group in groups:
-        lines = [
-            _line(view, f"tone-{view}", taken, 100.0 if percent else 1.0)
-            for view in ("stale", "corrected")
-            if (taken := group.readings(f"{reading}_{view}"))
+        measured = {view: group.readings(f"{reading}_{view}") for view in ("stale", "corrected")}
+        panels[group.name] = [
+            _line(view, f"tone-{view}", taken, 100.0 if percents else 1.0)
+            for view, taken in measured.items()
+            if taken
         ]
-        if lines:
-            panels.append((group.name, lines))
-    if not panels:
+    drawn = [line for lines in panels.values() for line in lines]
+    if not drawn:
         return ""
-    drawn = [line for _, lines in panels for line in lines]
-    values = [y for line in drawn for y in line.heights()]
     # One scale for all panels, or they could not be compared.
-    up = Linear(0.0, 100.0, 25.0) if percent else Linear.around([0.0, *values])
+    values = [y for line in drawn for y in line.heights()]
+    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)) if percents else linear([0.0, *values])
     room = GAP + max(width(line.label) for line in drawn)
-    y_name = "true top 10 found, %" if percent else "KL from the true softmax"
+    y_name = "true top 10 found, %" if percents else "KL from the true softmax"
     figures = ""
-    for name, lines in panels:
-        axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
-        chart = line_chart(lines, (_NARROW, 230.0), axes, up=up, room=room)
-        figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
+    for name, lines in panels.items():
+        if lines:
+            axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
+            chart = line_chart(lines, _PANEL, axes, up=up, room=room)
+            figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
     return f'<div class="panels">{figures}</div>'
 
 
@@ -83,19 +88,17 @@ def curves(groups: Sequence[Group], against: str) -> str:
         if against == "seconds":
             clock = {step: fmean(seconds) for step, seconds in group.curve("seconds")}
             timed = [(clock[x], y) for x, y in line.points if x in clock]
-            line = replace(line, points=sorted(timed), band=())
+            line = Line(line.label, line.tone, sorted(timed))
         if line.points:
             lines.append(line)
     if not lines:
         return ""
     # Those that matter last, above the rest.
     lines.sort(key=lambda line: line.tone not in ("tone-other", "tone-variant"))
-    # A phone has no room for many names: there the grey lines are company for the others.
-    fewer = [replace(n, quiet=len(lines) > 5 and n.tone == "tone-other") for n in lines]
     name = spoken(metric)
-    axes = Axes(f"{name} against {against}", against, f"{name}, %")
-    wide = line_chart(lines, (_WIDE, 420.0), axes)
-    return _both(wide, line_chart(fewer, (_NARROW, 380.0), axes))
+    return _chart(
+        line_chart(lines, _WIDE, Axes(f"{name} against {against}", against, f"{name}, %"))
+    )
 
 
 def _line(
@@ -107,6 +110,5 @@ def _line(
     return Line(label, tone, points, band)
 
 
-def _both(wide: str, narrow: str) -> str:
-    """Show a chart drawn twice: on a phone, the scaled text of a wide one is too small to read."""
-    return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+def _chart(svg: str) -> str:
+    return f'<div class="chart">{svg}</div>'

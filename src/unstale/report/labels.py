@@ -12,13 +12,11 @@ GAP = 8.0  # from a point to its label
 @final
 @dataclass(frozen=True)
 class Label:
-    """A text and where it stands: `x` is its start, or its end if `left` of its point."""
+    """Where a text stands: `x` is its start, or its end if `left` of its point."""
 
-    text: str
     x: float
     y: float
     left: bool
-    point: tuple[float, float]
 
 
 def place_labels(
@@ -37,8 +35,8 @@ def place_labels(
         moved = apart([points[i][1] for i in column], LINE, top, bottom)
         heights |= dict(zip(column, moved, strict=True))
     return [
-        Label(text, x - GAP if left else x + GAP, heights[i], left, (x, y))
-        for i, ((x, y, text), left) in enumerate(zip(points, sides, strict=True))
+        Label(x - GAP if left else x + GAP, heights[i], left)
+        for i, ((x, _, _), left) in enumerate(zip(points, sides, strict=True))
     ]
 
 

@@ -1,18 +1,18 @@
 """One HTML page for a run that opens anywhere, offline: no script, nothing loaded."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from unstale import __version__
 from unstale.files import atomic_file
-from unstale.report.entries import Group, group_runs, headline, spoken
+from unstale.report.document import document, style_sheet
+from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape, plain
 from unstale.report.figures import curves, freshness, tradeoff
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
-from unstale.results import RESULTS, Record, read_results
+from unstale.results import RESULTS, JsonObject, read_results
 
 PAGE = "report.html"
 
@@ -30,9 +30,9 @@ def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
     return folder / PAGE
 
 
-def build_page(results: Record, settings: Record, *, source: object = RESULTS) -> str:
+def build_page(results: JsonObject, settings: JsonObject, *, source: object = RESULTS) -> str:
     """Build the page; `source` names the results in errors."""
-    groups = group_runs(results, source)
+    groups = read_groups(results, source)
     data, summary = (_object(results.get(key)) for key in ("data", "summary"))
     name = str(data.get("name") or "unnamed data")
     parts = [
@@ -52,21 +52,17 @@ def build_page(results: Record, settings: Record, *, source: object = RESULTS) -
     ]
     # The policy forbids scripts and anything from elsewhere, whatever a text may contain.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    style = (files("unstale.report") / "page.css").read_text("utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>unstale: {plain(name)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f'<body>\n<main>\n<header><p class="kicker">unstale</p><h1>{escape(name)}</h1></header>\n'
-        + "\n".join(p for p in parts if p)
-        + f"\n<footer>Made by unstale {__version__} from {RESULTS}.</footer>\n"
-        "</main>\n</body>\n</html>\n"
+    return document(
+        head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        title=f"unstale: {plain(name)}",
+        style=style_sheet(),
+        heading=escape(name),
+        body="\n".join(p for p in parts if p),
+        footer=f"Made by unstale {__version__} from {RESULTS}.",
     )
 
 
-def _object(value: object) -> Record:
+def _object(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
@@ -78,7 +74,9 @@ def _section(title: str, about: str, content: str) -> str:
     return f"<section><h2>{title}</h2>{about}{content}</section>"
 
 
-def _summary(groups: list[Group], data: Record, summary: Record, settings: Record) -> str:
+def _summary(
+    groups: list[Group], data: JsonObject, summary: JsonObject, settings: JsonObject
+) -> str:
     figures = "".join(
         f"<div><dt>{caption}</dt><dd>{value}</dd></div>"
         for value, caption in key_figures(groups, summary)
@@ -136,7 +134,7 @@ def _switch(choices: dict[str, str]) -> str:
     return f'<div class="switch">{buttons}{contents}</div>'
 
 
-def _recipe(settings: Record) -> str:
+def _recipe(settings: JsonObject) -> str:
     rows = "".join(
         f"<tr><th scope='row'>{escape(key)}</th><td>{escape(value)}</td></tr>"
         for key, value in settings.items()

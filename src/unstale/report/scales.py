@@ -1,86 +1,70 @@
 """Where does a value stand on an axis, and which values does the axis name?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 
 @final
 @dataclass(frozen=True)
-class Linear:
-    """An even axis that names the multiples of a round step.
+class Scale:
+    """An axis, even or bent.
 
     Example:
-        >>> scale = Linear.around([12.0, 47.0])
-        >>> scale.ticks(), scale(20.0)
-        ([10.0, 20.0, 30.0, 40.0, 50.0], 0.25)
+        >>> scale = linear([12.0, 47.0])
+        >>> scale.ticks, scale(20.0)
+        ((10.0, 20.0, 30.0, 40.0, 50.0), 0.25)
     """
 
     low: float
     high: float
-    step: float
-
-    @classmethod
-    def around(cls, values: Sequence[float], count: int = 4) -> "Linear":
-        """Cover the values with about `count` whole steps of 1, 2 or 5 times a power of ten."""
-        low, high = min(values), max(values)
-        if high - low < 1e-12 * max(1.0, abs(high)):  # all the same: a little room on both sides
-            margin = abs(high) / 20 or 1.0
-            low, high = low - margin, high + margin
-        step = _round_step((high - low) / count)
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        return cls(first * step, last * step, step)
-
-    @classmethod
-    def up_to(cls, high: float, count: int = 4) -> "Linear":
-        """Cover 0 to `high`, and end there: what comes after is room for labels."""
-        high = high if high > 0 else 1.0
-        return cls(0.0, high, _round_step(high / count))
+    ticks: Sequence[float] = ()  # the values that it names
+    bend: Callable[[float], float] = float
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value."""
-        return (value - self.low) / (self.high - self.low)
-
-    def ticks(self) -> list[float]:
-        """List the multiples of the step."""
-        first = math.ceil(self.low / self.step - 1e-9)
-        last = math.floor(self.high / self.step + 1e-9)
-        return [round(i * self.step, 12) for i in range(first, last + 1)]
+        """Return the place of a value, from 0 at the low end to 1."""
+        low, high, own = map(self.bend, (self.low, self.high, value))
+        return (own - low) / (high - low)
 
 
-@final
-@dataclass(frozen=True)
-class Symlog:
-    """An axis from 0 that is logarithmic well above `unit`: log(1 + value / unit).
+def linear(values: Sequence[float]) -> Scale:
+    """Cover the values with about 4 whole steps of 1, 2 or 5 times a power of ten."""
+    low, high = min(values), max(values)
+    if high - low < 1e-12 * max(1.0, abs(high)):  # all the same: a little room on both sides
+        margin = abs(high) / 20 or 1.0
+        low, high = low - margin, high + margin
+    step = _round_step((high - low) / 4)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return Scale(first * step, last * step, _multiples(step, first, last))
+
+
+def linear_up_to(high: float) -> Scale:
+    """Cover 0 to `high`, and end there: what comes after is room for labels."""
+    high = high if high > 0 else 1.0
+    step = _round_step(high / 4)
+    return Scale(0.0, high, _multiples(step, 0, math.floor(high / step + 1e-9)))
+
+
+def symlog(values: Sequence[float]) -> Scale:
+    """Cover 0 and the values, logarithmically above a unit: log(1 + value / unit).
+
+    The unit is so small that the smallest positive value stands clear of 0.
 
     Example:
-        >>> scale = Symlog(100.0, 9900.0)  # 1 + 9900 / 100 is 10^2, 1 + 900 / 100 is 10^1
-        >>> scale(0.0), scale(900.0), scale(9900.0)
-        (0.0, 0.5, 1.0)
+        >>> scale = symlog([0.0, 1000.0, 6600.0])  # unit 100, up to 9900: 1 + 9900 / 100 is 10^2
+        >>> scale.ticks, scale(900.0)  # 1 + 900 / 100 is 10^1
+        ((0.0, 1000.0), 0.5)
     """
-
-    unit: float
-    high: float
-
-    @classmethod
-    def around(cls, values: Sequence[float]) -> "Symlog":
-        """Cover 0 and the values; the smallest positive one stands clear of 0."""
-        positive = [v for v in values if v > 0]
-        smallest, largest = min(positive), max(positive)
-        return cls(10.0 ** (math.floor(math.log10(smallest)) - 1), 1.5 * largest)
-
-    def __call__(self, value: float) -> float:
-        """Return the place of a value."""
-        return math.log10(1 + value / self.unit) / math.log10(1 + self.high / self.unit)
-
-    def ticks(self) -> list[float]:
-        """List 0 and the powers of ten from ten units on."""
-        first, last = math.log10(self.unit) + 1, math.log10(self.high)
-        return [0.0, *(10.0**p for p in range(round(first), math.floor(last + 1e-9) + 1))]
+    power = math.floor(math.log10(min(v for v in values if v > 0)))
+    unit, high = 10.0 ** (power - 1), 1.5 * max(values)
+    powers = range(power, math.floor(math.log10(high) + 1e-9) + 1)
+    ticks = (0.0, *(10.0**p for p in powers))
+    return Scale(0.0, high, ticks, lambda value: math.log10(1 + value / unit))
 
 
-Scale = Linear | Symlog
+def _multiples(step: float, first: int, last: int) -> tuple[float, ...]:
+    return tuple(round(i * step, 12) for i in range(first, last + 1))
 
 
 def _round_step(least: float) -> float:

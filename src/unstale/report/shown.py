@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from unstale.data.answers import exact_match
 from unstale.report.entries import Group, corrected_group
 from unstale.report.escape import escape
-from unstale.results import Answer, Example, ListedTarget
+from unstale.results import AnsweredQuestion, ExampleQuery, ListedTarget
 
 # After a dot or a slash, and after an underscore inside a name.
 _BREAKS = re.compile(r"(?<=[./])|(?<=[A-Za-z0-9]_)(?=[A-Za-z])")
@@ -45,7 +45,7 @@ def answers_html(groups: Sequence[Group]) -> str:
     )
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: AnsweredQuestion) -> str:
     right = exact_match(answer.answer, answer.gold)
     mark = '<span class="hit">right</span>' if right else '<span class="miss">wrong</span>'
     said = escape(answer.answer) if answer.answer else '<span class="none">no answer</span>'
@@ -56,7 +56,7 @@ def _answer(answer: Answer) -> str:
     )
 
 
-def _example(example: Example) -> str:
+def _example(example: ExampleQuery) -> str:
     true = [m.row for m in example.true]
     columns = _column("True nearest", "by the encoder as it is now", example.true, true)
     for title, note, mined in (

@@ -7,10 +7,10 @@ import numpy as np
 
 from unstale.evaluation import significance
 from unstale.evaluation.significance import Values, paired_p_value
-from unstale.results import Record, number
+from unstale.results import JsonObject, number
 
 
-class Gap(NamedTuple):
+class RecoveredGap(NamedTuple):
     """Where a strategy stands from stale (0) to exhaustive (1), and its 95% interval, if known."""
 
     value: float
@@ -37,56 +37,58 @@ def summarise(
         `gap_recovered[strategy][metric]`, `gap_recovered_interval` and `interval_seeds[strategy]`,
         the fewest seeds of the strategy and the gap's two ends: with 1 it is too narrow.
     """
-    metrics = {s: list(next(iter(by_seed.values()))) for s, by_seed in values.items()}
+    found: dict[str, dict[str, Values]] = {
+        s: {m: {seed: v[m] for seed, v in seeds.items()} for m in next(iter(seeds.values()))}
+        for s, seeds in values.items()
+    }
     summary: dict[str, Any] = {
         "seeds": {s: sorted(by_seed) for s, by_seed in values.items()},
-        "mean": {s: {m: _means(v, m).mean() for m in metrics[s]} for s, v in values.items()},
-        "std": {s: {m: _std(v, m) for m in metrics[s]} for s, v in values.items()},
-        "p_value": {},
+        "mean": {s: {m: _means(v).mean() for m, v in own.items()} for s, own in found.items()},
+        "std": {s: {m: _std(v) for m, v in own.items()} for s, own in found.items()},
+        "p_value": {
+            r: {
+                s: {m: paired_p_value(v, found[r][m]) for m, v in own.items() if m in found[r]}
+                for s, own in found.items()
+                if s != r
+            }
+            for r in references
+            if r in found
+        },
         "gap_recovered": {},
         "gap_recovered_interval": {},
         "interval_seeds": {},
     }
-    for reference in references:
-        if reference in values:
-            summary["p_value"][reference] = {
-                s: {
-                    m: paired_p_value(_of(v, m), _of(values[reference], m))
-                    for m in metrics[s]
-                    if m in metrics[reference]
-                }
-                for s, v in values.items()
-                if s != reference
-            }
-    if FLOOR in values and CEILING in values:
-        for strategy, by_seed in values.items():
+    if FLOOR in found and CEILING in found:
+        floor, ceiling = found[FLOOR], found[CEILING]
+        for s, own in found.items():
             gaps = {
-                m: significance.gap_recovered(
-                    _of(by_seed, m), _of(values[FLOOR], m), _of(values[CEILING], m)
-                )
-                for m in metrics[strategy]
-                if m in metrics[FLOOR] and m in metrics[CEILING]
+                m: significance.gap_recovered(v, floor[m], ceiling[m])
+                for m, v in own.items()
+                if m in floor and m in ceiling
             }
-            summary["gap_recovered"][strategy] = {m: g.value for m, g in gaps.items()}
-            summary["gap_recovered_interval"][strategy] = {
-                m: None if g.value is None else [g.low, g.high] for m, g in gaps.items()
-            }
-            counts = (len(values[s]) for s in (strategy, FLOOR, CEILING))
-            summary["interval_seeds"][strategy] = min(counts)
+            summary["gap_recovered"][s] = {m: gap and gap[0] for m, gap in gaps.items()}
+            summary["gap_recovered_interval"][s] = {m: g and list(g[1:]) for m, g in gaps.items()}
+            summary["interval_seeds"][s] = min(len(values[k]) for k in (s, FLOOR, CEILING))
     return summary
 
 
-def gap_recovered(summary: Record, strategy: str, metric: str) -> Gap | None:
+def gap_recovered(summary: JsonObject, strategy: str, metric: str) -> RecoveredGap | None:
     """Read the gap that a strategy recovers, if a summary has it."""
     if (value := number(_at(summary, "gap_recovered", strategy, metric))) is None:
         return None
     bounds = _at(summary, "gap_recovered_interval", strategy, metric)
     low, high = bounds if isinstance(bounds, list) and len(bounds) == 2 else (None, None)
     one_seed = _at(summary, "interval_seeds", strategy) == 1
-    return Gap(value, number(low), number(high), one_seed)
+    return RecoveredGap(value, number(low), number(high), one_seed)
 
 
-def p_value(summary: Record, reference: str, strategy: str, metric: str) -> float | None:
+def references(summary: JsonObject) -> list[str]:
+    """List what the strategies were tested against."""
+    tested = summary.get("p_value")
+    return list(tested) if isinstance(tested, dict) else []
+
+
+def p_value(summary: JsonObject, reference: str, strategy: str, metric: str) -> float | None:
     """Read the p value of a strategy against a reference, if a summary has it."""
     return number(_at(summary, "p_value", reference, strategy, metric))
 
@@ -98,14 +100,9 @@ def _at(value: object, *path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     return value
 
 
-def _of(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> Values:
-    return {seed: values[metric] for seed, values in by_seed.items()}
+def _means(by_seed: Values) -> np.ndarray:
+    return np.array([values.mean() for values in by_seed.values()])
 
 
-def _means(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> np.ndarray:
-    return np.array([v[metric].mean() for v in by_seed.values()])
-
-
-def _std(by_seed: dict[int, dict[str, np.ndarray]], metric: str) -> float:
-    means = _means(by_seed, metric)
-    return float(means.std(ddof=1)) if len(means) > 1 else 0.0
+def _std(by_seed: Values) -> float:
+    return float(_means(by_seed).std(ddof=1)) if len(by_seed) > 1 else 0.0

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from unstale.report.entries import Group, corrected_group, headline, ranked, spoken
 from unstale.report.escape import escape
+from unstale.report.numbers import duration
 from unstale.report.summary import gap_recovered
-from unstale.results import Record, number
+from unstale.results import JsonObject, number
 
 
-def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str]]:
+def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str, str]]:
     """Return the few numbers that matter, each with its caption."""
     metric, best = headline(groups), _best(groups)
     shown = corrected_group(groups) or best
@@ -18,51 +19,25 @@ def key_figures(groups: Sequence[Group], summary: Record) -> list[tuple[str, str
     if (reached := shown.mean(metric)) is not None:
         caption = f"{spoken(metric)}, {escape(shown.name)}"
         if best is not shown:
-            caption += f"; {escape(best.name)} reached {100 * (best.mean(metric) or 0):.1f}%"
-        figures.append((f"{100 * reached:.1f}%", caption))
+            caption += f"; {escape(best.name)} reached {best.mean(metric) or 0:.1%}"
+        figures.append((f"{reached:.1%}", caption))
     if gap := gap_recovered(summary, shown.strategy, metric):
-        figures.append((f"{100 * gap.value:.0f}%", "of the gap from stale to exhaustive recovered"))
+        figures.append((f"{gap.value:.0%}", "of the gap from stale to exhaustive recovered"))
     if shown.trained:
         if (cost := shown.average(lambda run: run.targets_reembedded)) is not None:
             figures.append((f"{cost:,.0f}", "targets re-embedded during training"))
         if (took := shown.average(lambda run: run.training_seconds)) is not None:
-            figures.append((_unbroken(took), "of training"))
+            figures.append((duration(took).replace(" ", "&nbsp;"), "of training"))
     return figures
 
 
 def sentences(
-    groups: Sequence[Group], data: Record, summary: Record, settings: Record
+    groups: Sequence[Group], data: JsonObject, summary: JsonObject, settings: JsonObject
 ) -> list[str]:
     """Write the summary, a paragraph an item, escaped."""
-    said = [
-        _material(groups, data, settings),
-        _outcome(groups),
-        _gap(groups, summary),
-        _held(groups),
-        _cost(groups),
-    ]
+    material = _material(groups, data, settings)
+    said = (material, _outcome(groups), _gap(groups, summary), _held(groups), _cost(groups))
     return [s for s in said if s]
-
-
-def duration(seconds: float) -> str:
-    """Write a time as a person would.
-
-    Example:
-        >>> [duration(s) for s in (0.42, 12.6, 252.0, 7860.0)]
-        ['0.4 s', '13 s', '4 min 12 s', '2 h 11 min']
-    """
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole, minutes = round(seconds), round(seconds / 60)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def _unbroken(seconds: float) -> str:
-    return duration(seconds).replace(" ", "&nbsp;")
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
@@ -78,7 +53,7 @@ def _title(group: Group) -> str:
     return escape(group.name[:1].upper() + group.name[1:])
 
 
-def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
+def _material(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -> str:
     runs = [run for g in groups for run in g.runs]
     split, steps = runs[0].split, sorted({run.steps for run in runs})
     words = f"Data: <strong>{escape(data.get('name') or 'unnamed')}</strong>"
@@ -86,32 +61,21 @@ def _material(groups: Sequence[Group], data: Record, settings: Record) -> str:
         if (count := number(data.get(key))) is not None:
             words += f", {count:,.0f} {what}"
     tested = number(data.get(f"{split}_pairs"))
-    words += f"; measured on the {escape(split)} split"
-    words += f" ({tested:,.0f} pairs)." if tested is not None else "."
+    pairs = "" if tested is None else f" ({tested:,.0f} pairs)"
+    words += f"; measured on the {escape(split)} split{pairs}."
     if encoder := settings.get("model"):
-        towers = settings.get("towers")
-        words += f" Encoder: <strong>{escape(encoder)}</strong>"
-        words += f" with {escape(towers)} towers." if towers else "."
+        towers = f" with {escape(towers)} towers" if (towers := settings.get("towers")) else ""
+        words += f" Encoder: <strong>{escape(encoder)}</strong>{towers}."
     if any(steps):
         many = "one strategy" if len(groups) == 1 else f"{len(groups)} strategies"
-        words += f" Trained: {many}, {_seeds([len(g.runs) for g in groups])} each"
-        words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
+        counts = sorted({len(g.runs) for g in groups})
+        fewest = f"{counts[0]} to " if len(counts) > 1 else ""
         batch = number(settings.get("batch_size"))
+        seeds = "one seed" if counts == [1] else f"{fewest}{counts[-1]} seeds"
+        words += f" Trained: {many}, {seeds} each"
+        words += f", {' or '.join(f'{s:,}' for s in steps)} steps"
         words += f" of {batch:,.0f} queries." if batch is not None else "."
     return words
-
-
-def _seeds(counts: Sequence[int]) -> str:
-    """Say how many seeds there are.
-
-    Example:
-        >>> _seeds([1, 1]), _seeds([3, 3]), _seeds([3, 1, 2])
-        ('one seed', '3 seeds', '1 to 3 seeds')
-    """
-    fewest, most = min(counts), max(counts)
-    if most == 1:
-        return "one seed"
-    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
 
 def _outcome(groups: Sequence[Group]) -> str:
@@ -121,12 +85,12 @@ def _outcome(groups: Sequence[Group]) -> str:
     reached, name = best.mean(metric) or 0.0, spoken(metric)
     name = f"an {name}" if name[0] in "aeiou" else f"a {name}"
     if not best.trained:
-        return f"As it is, the encoder reaches {name} of <strong>{100 * reached:.1f}%</strong>."
+        return f"As it is, the encoder reaches {name} of <strong>{reached:.1%}</strong>."
     words = f"<strong>{escape(best.name)}</strong> "
     words += "came out best with" if len(groups) > 1 else "reached"
-    words += f" {name} of <strong>{100 * reached:.1f}%</strong>"
+    words += f" {name} of <strong>{reached:.1%}</strong>"
     if (start := best.start(metric)) is not None:
-        words += f", from {100 * start:.1f}% before training"
+        words += f", from {start:.1%} before training"
     words += "."
     corrected, stale = corrected_group(groups), _stale(groups)
     ours, theirs = (g.mean(metric) if g else None for g in (corrected, stale))
@@ -137,7 +101,7 @@ def _outcome(groups: Sequence[Group]) -> str:
     return words
 
 
-def _gap(groups: Sequence[Group], summary: Record) -> str:
+def _gap(groups: Sequence[Group], summary: JsonObject) -> str:
     corrected, metric = corrected_group(groups), headline(groups)
     gap = gap_recovered(summary, corrected.strategy, metric) if corrected else None
     if not corrected or not gap:
@@ -145,9 +109,9 @@ def _gap(groups: Sequence[Group], summary: Record) -> str:
     between = ""
     if gap.low is not None and gap.high is not None:
         over = ", over queries alone: of one seed" if gap.one_seed else ""
-        between = f" (95% interval: {100 * gap.low:.0f}% to {100 * gap.high:.0f}%{over})"
+        between = f" (95% interval: {gap.low:.0%} to {gap.high:.0%}{over})"
     return (
-        f"{_title(corrected)} recovered <strong>{100 * gap.value:.0f}%</strong>{between} of the "
+        f"{_title(corrected)} recovered <strong>{gap.value:.0%}</strong>{between} of the "
         f"gap in {spoken(metric)} between never re-embedding (stale) and re-embedding on a "
         "schedule (exhaustive)."
     )
@@ -198,5 +162,5 @@ def _cost(groups: Sequence[Group]) -> str:
     total = [s for g in groups for run in g.runs if (s := run.total_seconds) is not None]
     if total:
         runs = "All runs together" if len(total) > 1 else "The run"
-        words += f" {runs} took {_unbroken(sum(total))}."
+        words += f" {runs} took {duration(sum(total))}."
     return words.strip()

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import final
 from urllib.parse import quote
 
 from unstale import __version__
 from unstale.data.dataset import RetrievalDataset
-from unstale.rag.ask import Answered, Asker
+from unstale.rag.ask import Asker
+from unstale.report.document import document, style_sheet
 from unstale.report.escape import escape, plain
 from unstale.serve.sides import Hit, Side, compare
 
@@ -19,25 +19,15 @@ LONGEST = 2000  # characters of a query
 @final
 @dataclass(frozen=True)
 class Page:
-    """Everything that is shown of a run; call it with a query, "" for none.
+    """Everything that is shown of a run; call it with a query, "" for none."""
 
-    Args:
-        name: Of the run.
-        dataset: The corpus.
-        before: The encoder as training found it.
-        after: The trained encoder.
-        asker: Answers questions, for a rag run.
-        examples: Queries to start with.
-        k: Targets on each side.
-    """
-
-    name: str
+    name: str  # of the run
     dataset: RetrievalDataset
-    before: Side
+    before: Side  # the encoder as training found it
     after: Side
-    asker: Asker | None = None
-    examples: Sequence[str] = ()
-    k: int = 10
+    asker: Asker | None = None  # of a rag run
+    examples: Sequence[str] = ()  # queries to start with
+    k: int = 10  # targets on each side
 
     def __call__(self, query: str) -> str:
         """Return the whole page as HTML."""
@@ -49,18 +39,14 @@ class Page:
             query = query[:LONGEST]
         elif query:
             found = self._answer(query) + self._sides(query)
-        style = (files("unstale.report") / "page.css").read_text("utf-8")
-        style += (files("unstale.serve") / "page.css").read_text("utf-8")
-        title = f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}"
-        return (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-            f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-            f'<header><p class="kicker">unstale</p><h1>{escape(self.name)}</h1></header>\n'
-            f"{self._form(query)}{found}\n"
-            f"<footer>unstale {__version__}, {len(self.dataset.targets):,} targets of "
-            f"{escape(self.dataset.name)}.</footer>\n</main>\n</body>\n</html>\n"
+        targets = f"{len(self.dataset.targets):,} targets of {escape(self.dataset.name)}"
+        return document(
+            head='<link rel="icon" href="data:,">',
+            title=f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}",
+            style=style_sheet() + style_sheet("unstale.serve"),
+            heading=escape(self.name),
+            body=self._form(query) + found,
+            footer=f"unstale {__version__}, {targets}.",
         )
 
     def _form(self, query: str) -> str:
@@ -81,39 +67,31 @@ class Page:
             return ""
         said = self.asker(query)
         text = escape(said.text) if said.text else '<span class="none">no answer</span>'
-        return (
-            '<section class="answer"><h2>Answer</h2>'
-            f'<p class="said">{text}</p>{self._sources(said)}</section>'
-        )
-
-    def _sources(self, said: Answered) -> str:
-        if not len(said.rows):
-            return '<p class="note">From memory: this run retrieves nothing.</p>'
-        heads = [f"<b>{100 * p:.1f}%</b>" for p in said.probabilities.tolist()]
-        summary = f"<summary>Read from {len(heads)} targets, with P(y|x)</summary>"
-        return f"<details>{summary}{self._list(said.rows.tolist(), heads)}</details>"
+        sources = '<p class="note">From memory: this run retrieves nothing.</p>'
+        if heads := [f"<b>{p:.1%}</b>" for p in said.probabilities.tolist()]:
+            summary = f"<summary>Read from {len(heads)} targets, with P(y|x)</summary>"
+            sources = f"<details>{summary}{self._list(said.rows.tolist(), heads)}</details>"
+        answer = f'<h2>Answer</h2><p class="said">{text}</p>'
+        return f'<section class="answer">{answer}{sources}</section>'
 
     def _sides(self, query: str) -> str:
-        before, after = compare(self.before, self.after, query, self.k)
-        return (
-            '<section class="sides">'
-            + self._side("Before training", "goes to", before)
-            + self._side("After training", "was", after)
-            + "</section>"
-        )
-
-    def _side(self, title: str, verb: str, hits: Sequence[Hit]) -> str:
-        heads = [
-            f'<b>{hit.rank}</b> <span class="score">{hit.score:.3f}</span> {_moved(hit, verb)}'
-            for hit in hits
-        ]
-        return f"<div><h2>{title}</h2>{self._list([hit.row for hit in hits], heads)}</div>"
+        found = compare(self.before, self.after, query, self.k)
+        sides = ""
+        for name, verb, hits in zip(("Before", "After"), ("goes to", "was"), found, strict=True):
+            heads = [
+                f'<b>{hit.rank}</b> <span class="score">{hit.score:.3f}</span> {_moved(hit, verb)}'
+                for hit in hits
+            ]
+            listed = self._list([hit.row for hit in hits], heads)
+            sides += f"<div><h2>{name} training</h2>{listed}</div>"
+        return f'<section class="sides">{sides}</section>'
 
     def _list(self, rows: list[int], heads: list[str]) -> str:
         """List targets, each under a line that begins with its head."""
         ids, texts = self.dataset.target_ids.take(rows), self.dataset.targets.take(rows)
         items = "".join(
-            f'<li><p class="where">{head} <code>{escape(id)}</code></p><p>{_short(text)}</p></li>'
+            f'<li><p class="where">{head} <code>{escape(id)}</code></p>'
+            f"<p>{escape(text if len(text) <= TEXT else f'{text[: TEXT - 1]}…')}</p></li>"
             for head, id, text in zip(heads, ids, texts, strict=True)
         )
         return f'<ol class="hits">{items}</ol>'
@@ -133,7 +111,3 @@ def _moved(hit: Hit, verb: str) -> str:
     nearer = (hit.other_rank > hit.rank) == (verb == "was")
     kind, arrow = ("up", "▲") if nearer else ("down", "▼")
     return f'<span class="{kind}">{arrow} {verb} {hit.other_rank:,}</span>'
-
-
-def _short(text: str) -> str:
-    return escape(text if len(text) <= TEXT else f"{text[: TEXT - 1]}…")

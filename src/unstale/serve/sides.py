@@ -45,16 +45,12 @@ class Side:
 
 def compare(before: Side, after: Side, query: str, k: int) -> tuple[list[Hit], list[Hit]]:
     """Return what each side finds, best first, with its places on the other side."""
+    k = min(k, len(before.buffer))
     vectors = {side: embed_queries(side.model, [query]) for side in (before, after)}
     found = []
     for side, other in ((before, after), (after, before)):
-        best = Exact(side.buffer).top_k(vectors[side], min(k, len(side.buffer)))
+        best = Exact(side.buffer).top_k(vectors[side], k)
         places = other.ranks(vectors[other], best.rows[0])
-        columns = best.rows[0].tolist(), best.scores[0].tolist(), places.tolist()
-        found.append(
-            [
-                Hit(row, rank, score, place)
-                for rank, (row, score, place) in enumerate(zip(*columns, strict=True), 1)
-            ]
-        )
+        columns = best.rows[0].tolist(), range(1, k + 1), best.scores[0].tolist(), places.tolist()
+        found.append([Hit(*hit) for hit in zip(*columns, strict=True)])
     return found[0], found[1]

@@ -16,7 +16,7 @@ from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
 from unstale.miners.negatives import Negatives
-from unstale.results import Example, ListedTarget
+from unstale.results import ExampleQuery, ListedTarget
 from unstale.search.best import TopK, merge, nothing
 
 TEXT = 300  # characters of a text to keep
@@ -107,7 +107,7 @@ class MinedExamples:
         other = places != self._rows[:, :, None]
         self._nearer += ((chunk[:, None, :] > self._scores[:, :, None]) & other).sum(dim=2)
 
-    def listed(self) -> list[Example]:
+    def listed(self) -> list[ExampleQuery]:
         """Return the examples; a miner that searched no corrected view lists none there."""
         if not self._mined:
             return []
@@ -119,7 +119,7 @@ class MinedExamples:
                 view: _listed(self._dataset, t, i, ranks[view]) for view, t in self._mined.items()
             }
             found.append(
-                Example(
+                ExampleQuery(
                     query=self._dataset.queries[query][:TEXT],
                     label=ListedTarget(target, self._dataset.targets[target][:TEXT]),
                     true=_listed(self._dataset, self._best, i),

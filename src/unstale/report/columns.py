@@ -1,0 +1,96 @@
+"""Which columns do the tables of results have, and what do they mean? For terminal and page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import final
+
+from unstale.report.entries import Group, headline, spoken
+from unstale.report.numbers import duration, gap_text, p_text, percent
+from unstale.report.summary import gap_recovered, p_value, references
+from unstale.results import JsonObject, RunResult
+
+SHOWN = {
+    "exact_match": "EM",
+    "f1": "F1",
+    "answer_recall": "found",
+    "recall@1": "R@1",
+    "recall@10": "R@10",
+    "recall@100": "R@100",
+    "mrr@10": "MRR@10",
+    "ndcg@10": "nDCG@10",
+}
+_GAPS = ("exact_match", "f1", "recall@1", "recall@10", "recall@100")  # shown of a summary
+_COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], str]]] = {
+    "seen": (lambda run: run.seen, "{:.0%}".format),
+    "re-embedded": (lambda run: run.targets_reembedded, "{:,.0f}".format),
+    "sampled": (lambda run: run.targets_sampled, "{:,.0f}".format),
+    "steps/s": (lambda run: run.steps_per_second, "{:.2f}".format),
+    "training": (lambda run: run.training_seconds, duration),
+    "time": (lambda run: run.total_seconds, duration),
+}
+_NOTES = {
+    "found": "found: an answer stands in a target that the reader saw",
+    "seeds": "±: standard deviation over the seeds",
+    "seen": "seen: share of the true top 10 that the searched cache held at the end",
+    "sampled": "sampled: targets encoded to fit something, not to refresh",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """Rows with their cells, ready to be shown; columns without a value are left out."""
+
+    rows: Sequence[Group]
+    columns: Mapping[str, Sequence[str]]  # by its name, a column has a cell for each row
+    notes: Sequence[str]  # what the columns mean
+    before: Mapping[str, str] = field(default_factory=dict)  # by column, a cell before training
+
+
+def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str]) -> Table:
+    """Write what came out, in percent, and what it cost."""
+    columns, before = {}, {}
+    if any(len(row.runs) > 1 for row in rows):
+        columns["seeds"] = [str(len(row.runs)) for row in rows]
+    starts = [run.initial_metrics for row in rows if row.trained for run in row.runs]
+    for metric in metrics:
+        columns[SHOWN[metric]] = [percent(v) if (v := row.metric(metric)) else "" for row in rows]
+        if values := [start[metric] for start in starts if metric in start]:
+            before[SHOWN[metric]] = percent([fmean(values)])
+    for name in costs:
+        value, write = _COSTS[name]
+        means = [row.average(value) for row in rows]
+        if name != "sampled" or any(means):  # most strategies sample nothing
+            columns[name] = ["" if mean is None else write(mean) for mean in means]
+    columns = _filled(columns)
+    return Table(rows, columns, [_NOTES[name] for name in _NOTES if name in columns], before)
+
+
+def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
+    """Write the gaps that are recovered and the p values; no columns, if a summary has none."""
+    metric = headline(rows)
+    gaps = {
+        f"gap at {SHOWN[m]}": [gap_text(gap_recovered(summary, row.strategy, m)) for row in rows]
+        for m in _GAPS
+    }
+    tests = {
+        f"p vs {reference}": [
+            p_text(p_value(summary, reference, row.strategy, metric)) for row in rows
+        ]
+        for reference in references(summary)
+    }
+    gaps, tests, notes = _filled(gaps), _filled(tests), []
+    if gaps:
+        rule = "where a strategy stands from stale (0%) to exhaustive (100%), with its 95% interval"
+        notes.append(f"gap: {rule}")
+    if tests:
+        test = f"p: of a paired t-test of {spoken(metric)} over the queries"
+        notes.append(f"{test}: it speaks of these trained models, not of other seeds")
+    if any("*" in cell for cells in gaps.values() for cell in cells):
+        notes.append("*: of one seed: how results vary from seed to seed is not in the interval")
+    return Table(rows, gaps | tests, notes)
+
+
+def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: cells for name, cells in columns.items() if any(cells)}
