@@ -1,5 +1,7 @@
 """Examples of mining against brute force on a drifted encoder."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,13 +14,14 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
-from unstale.miners import Corrected, NegativeCounts, Negatives, Stale
+from unstale.miners import Corrected, NegativeCounts, Negatives, Queries, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.miners.uniform import Uniform
 from unstale.results import Example
 from unstale.search.subset import RotatingSubset
 from unstale.training import examples
 from unstale.training.examples import MinedExamples
+from unstale.training.job import train
 
 
 def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[Example]:
@@ -156,3 +159,26 @@ def test_texts_are_cut(
     )
     cut = [one.query, one.label.text, *(m.text for m in one.true + one.stale)]
     assert {len(text) for text in cut} == {9}
+
+
+def test_a_run_that_samples_shows_what_it_would_mine(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Noise is weighed by the scale: in the examples after the run as at its steps."""
+    asked: list[tuple[int, float]] = []
+    plain = Corrected.mine
+
+    def watch(self: Corrected, queries: Queries, k: int) -> torch.Tensor:
+        asked.append((queries.step, queries.scale))
+        return plain(self, queries, k)
+
+    monkeypatch.setattr(Corrected, "mine", watch)
+    small = {"steps": 2, "batch_size": 8, "corrector_hidden": 8, "probe_targets": 40}
+    train(
+        dataset, static_model, tmp_path, strategy="corrected", sampling="gumbel", scale=9.0,
+        progress=False, **small,
+    )  # fmt: skip
+    assert asked == [(0, 9.0), (1, 9.0), (2, 9.0)]
