@@ -1,11 +1,7 @@
 """A strategy of your own: the nearest stale targets of each query, without the very nearest.
 
-In a script, register it and train with it by its name:
-
-    unstale.miners.register(STRATEGY)
-    unstale.train(dataset, model, "runs/own", strategy="stale-without-first")
-
-For the command line, announce it in the pyproject.toml of your package:
+A script makes it known by `unstale.miners.register(STRATEGY)`, and trains with it by its name. A
+package announces it to the command line in its pyproject.toml:
 
     [project.entry-points."unstale.strategies"]
     stale-without-first = "own_strategy:STRATEGY"
@@ -24,9 +20,11 @@ class WithoutFirst(Miner):
         self.stale = stale
 
     def mine(self, queries: Queries, k: int) -> Tensor:
+        """Take one more than is asked for, and leave the first."""
         return self.stale.mine(queries, k + 1)[:, 1:]
 
     def view(self, rows: Tensor, step: int) -> View:
+        """Show the stale embeddings."""
         return self.stale.view(rows, step)
 
 

@@ -45,9 +45,9 @@ def docstrings(file: str) -> set[int]:
 def texts(file: str) -> Iterator[tuple[int, str]]:
     """List the strings of a file's code, with their lines; docstrings are none."""
     for node in ast.walk(tree(file)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.lineno not in docstrings(file):
-                yield node.lineno, node.value
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if text and node.lineno not in docstrings(file):
+            yield node.lineno, node.value
 
 
 # A strategy: one file and one line.
@@ -144,8 +144,8 @@ def test_a_new_setting_needs_no_more_than_its_field() -> None:
 
 # Names that many parts have for things of their own.
 EVERYDAY = set(
-    "strategy steps batch_size learning_rate scale seed trainer search buffer dtype sampling memory "
-    "rank k fusion likelihood filters eval_split hard_negatives refreshes".split()
+    "strategy steps batch_size learning_rate scale seed trainer search buffer dtype sampling "
+    "memory rank k fusion likelihood filters eval_split hard_negatives refreshes".split()
 )
 ALGORITHMS = ("training/", "miners/", "rag/", "drop_in/", "cli/train", "cli/rag", "cli/compare")
 USES = 5  # files that may use a setting: check it, pass it to Algorithms 1 and 2, act on it

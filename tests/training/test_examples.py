@@ -1,5 +1,7 @@
 """Examples of mining against brute force on a drifted encoder."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,7 @@ from unstale.results import ExampleQuery
 from unstale.search.low_memory import RotatingSubset
 from unstale.training import examples
 from unstale.training.examples import MinedExamples
+from unstale.training.job import train
 
 
 def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[ExampleQuery]:
@@ -156,3 +159,26 @@ def test_texts_are_cut(
     )
     cut = [one.query, one.label.text, *(m.text for m in one.true + one.stale)]
     assert {len(text) for text in cut} == {9}
+
+
+def test_a_run_that_samples_shows_what_it_would_mine(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Noise is weighed by the scale: in the examples after the run as at its steps."""
+    asked: list[tuple[int, float]] = []
+    plain = Corrected.mine
+
+    def watch(self: Corrected, queries: Queries, k: int) -> torch.Tensor:
+        asked.append((queries.step, queries.scale))
+        return plain(self, queries, k)
+
+    monkeypatch.setattr(Corrected, "mine", watch)
+    small = {"steps": 2, "batch_size": 8, "corrector_hidden": 8, "probe_targets": 40}
+    train(
+        dataset, static_model, tmp_path, strategy="corrected", sampling="gumbel", scale=9.0,
+        progress=False, **small,
+    )  # fmt: skip
+    assert asked == [(0, 9.0), (1, 9.0), (2, 9.0)]
