@@ -1,6 +1,6 @@
 """How a setting is declared: its default, the values it may have, and who may see or change it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -49,26 +49,6 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
     return replace(settings, **changes)  # type: ignore[type-var]
 
 
-def check_bounds(settings: Any) -> None:  # noqa: ANN401 - any dataclass of settings
-    """Refuse a setting outside the values that its declaration allows."""
-    for declared in fields(settings):
-        value, rules = getattr(settings, declared.name), declared.metadata
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        for rule, word in (("least", "at least"), ("above", "above"), ("most", "at most")):
-            bound = rules.get(rule)
-            broken = (
-                bound is not None
-                and {
-                    "least": not value >= bound,
-                    "above": not value > bound,
-                    "most": not value <= bound,
-                }[rule]
-            )
-            if broken:
-                raise InputError(f"{flag(declared.name)} must be {word} {bound}, got {value}")
-
-
 def flag(name: str) -> str:
     """Return the command line's name of a setting.
 
@@ -77,3 +57,34 @@ def flag(name: str) -> str:
         '--batch-size'
     """
     return f"--{name.replace('_', '-')}"
+
+
+def check_bounds(
+    settings: Any,  # noqa: ANN401 - any dataclass of settings
+    named: Callable[[str], str] = flag,
+) -> None:
+    """Refuse a setting outside the values that its declaration allows.
+
+    Args:
+        settings: The settings.
+        named: Returns what a user calls a setting.
+    """
+    for declared in fields(settings):
+        value = getattr(settings, declared.name)
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, bool) or not isinstance(one, int | float):
+                continue
+            if broken := _broken(declared.metadata, one):
+                raise InputError(f"{named(declared.name)} must be {broken}, got {one}")
+
+
+def _broken(rules: Mapping[str, Any], value: int | float) -> str | None:
+    """Return the rule that a number breaks, in words."""
+    least, above, most = (rules.get(name) for name in ("least", "above", "most"))
+    if least is not None and not value >= least:
+        return f"at least {least}"
+    if above is not None and not value > above:
+        return f"above {above}"
+    if most is not None and not value <= most:
+        return f"at most {most}"
+    return None

@@ -40,7 +40,7 @@ class RunSettings:
     strategy: str = "corrected-free"
     steps: int = setting(300, least=1)
     batch_size: int | None = setting(None, least=1)
-    learning_rate: float | None = setting(None, above=0)
+    learning_rate: float | None = setting(None, least=0)
     scale: float | None = setting(None, above=0)
     seed: int = 0
     trainer: dict[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class CorrectorSettings:
     """
 
     corrector_hidden: int | Sequence[int] = 768
-    corrector_lr: float = setting(1e-3, above=0)
+    corrector_lr: float = setting(1e-3, least=0)
     corrector_weight: float = setting(10.0, least=0)
     corrector_loss: LossName = "ce"
     corrector_anchor: float = setting(1.0, least=0)

@@ -65,7 +65,7 @@ def _add(
         for inner in fields(hint):
             _add(group, inner, hint)  # type: ignore[arg-type]
         return
-    text, default = _helps(kind)[declared.name] + more_help, _default(declared)
+    text, default = helps(kind)[declared.name] + more_help, _default(declared)
     if default is MISSING:
         group.add_argument(declared.name, type=hint, help=text)
     elif hint is bool:
@@ -128,9 +128,10 @@ def _home(kind: type, name: str) -> type:
     return next(c for c in reversed(kind.__mro__) if name in vars(c).get("__annotations__", {}))
 
 
-def _helps(kind: type) -> dict[str, str]:
-    helps: dict[str, str] = {}
+def helps(kind: type) -> dict[str, str]:
+    """Return the sentence about each field, from the `Args` of the class and its parents."""
+    found: dict[str, str] = {}
     for parent in reversed(kind.__mro__[:-1]):
         parsed = docstring_parser.parse(parent.__doc__ or "")
-        helps |= {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
-    return helps
+        found |= {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
+    return found

@@ -103,7 +103,7 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
     """
     values = _values(chosen)
     if flag_values(chosen).get("resume") and (folder / CONFIG).exists():
-        _changed(folder, values)
+        _changed(folder, chosen)
     with atomic_file(folder / CONFIG) as temporary:
         header = f"{_MARK}{command}\n"
         temporary.write_text(header + yaml.safe_dump(values, sort_keys=False), "utf-8")
