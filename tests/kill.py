@@ -66,8 +66,8 @@ def _serve() -> None:
 
     from unstale.cli.main import COMMANDS, main
 
-    for _, _, target in COMMANDS.values():
-        import_module(target.split(":")[0])
+    for name in COMMANDS:
+        import_module(f"unstale.cli.{name}")
     torch.set_num_threads(1)
     for line in sys.stdin:
         arguments, death, environment, folder = json.loads(line)

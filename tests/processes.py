@@ -48,7 +48,7 @@ def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None
             flags |= {"corrector_hidden": (flags["corrector_hidden"],), "progress": False}
             result = train_rag(questions, encoder, reader, output, k=3, **flags)
         else:
-            chosen = options.Train(**{"hard_negatives": 3, "uniform_negatives": 1, **flags})
+            chosen = options.TrainFlags(**{"hard_negatives": 3, "uniform_negatives": 1, **flags})
             settings = training_settings(chosen) | {"progress": False}
             result = train(read_beir(Path(data)), encoder, output, **settings)
     if rank() == 0:

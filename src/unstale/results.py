@@ -210,18 +210,13 @@ _COUNTS = [f.name for f in fields(RunResult) if f.type == int | None]
 
 
 def write_results(
-    folder: Path,
-    data: Mapping[str, Any],
-    runs: Sequence[RunResult],
-    summary: Mapping[str, Any] | None = None,
-    average: Mapping[str, float] | None = None,
+    folder: Path, data: Mapping[str, Any], runs: Sequence[RunResult], **more: Mapping[str, Any]
 ) -> None:
     """Write `{"data": counts, "runs": [...]}`, one entry a run.
 
     A comparison adds its `summary`, a model measured on several datasets the `average`.
     """
     results: dict[str, Any] = {"data": dict(data), "runs": [run.to_json() for run in runs]}
-    more = {"summary": summary, "average": average}
     write_json(folder / RESULTS, results | {key: dict(v) for key, v in more.items() if v})
 
 

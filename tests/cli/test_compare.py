@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 from unstale.cli.main import main
-from unstale.cli.options import Compare
+from unstale.cli.options import CompareFlags
 from unstale.cli.train import warn_of_refreshes
 from unstale.miners import Queries
 from unstale.training.algorithm1 import FreshNegativesLoss
@@ -134,7 +134,7 @@ def test_bad_input_is_named_before_any_work(
 def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
     refresh: int | str, steps: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chosen = Compare(refresh=refresh, steps=steps)  # 80 is the default
+    chosen = CompareFlags(refresh=refresh, steps=steps)  # 80 is the default
     warn_of_refreshes(chosen, ["in-batch", "two-round"])
     assert not caplog.text
     warn_of_refreshes(chosen, ["in-batch", "exhaustive"])
@@ -148,6 +148,6 @@ def test_a_number_of_refreshes_that_looks_like_steps_is_explained(
 def test_one_refresh_trains_nothing(
     strategy: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_of_refreshes(Compare(refresh=1, steps=5), [strategy])
+    warn_of_refreshes(CompareFlags(refresh=1, steps=5), [strategy])
     assert ("after the last step" in caplog.text) == warned
     assert "means" not in caplog.text

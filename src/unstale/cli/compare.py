@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from sentence_transformers import SentenceTransformerTrainingArguments
 
-from unstale.cli import options
-from unstale.cli.compare_rag import Start, prepare_rag
+from unstale.cli.compare_rag import AnyChecked, Start, check_each, prepare_rag
 from unstale.cli.encoder import open_encoder
 from unstale.cli.flags import flag_values
+from unstale.cli.options import CompareFlags
 from unstale.cli.output import run_folder
 from unstale.cli.report import recipe
-from unstale.cli.train import check_trainer, warn
+from unstale.cli.train import check_trainer
 from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.errors import InputError
@@ -25,12 +26,12 @@ from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
 from unstale.training.job import train_checked
-from unstale.training.settings import Checked, TrainSettings
+from unstale.training.settings import TrainSettings
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
 
-def run(chosen: options.Compare) -> None:
+def run(chosen: CompareFlags) -> None:
     """Train every cell that is not finished, then summarise them all."""
     for name in ("strategy", "seed"):
         if getattr(chosen, name) != getattr(type(chosen), name):
@@ -49,7 +50,7 @@ def run(chosen: options.Compare) -> None:
             embed_once(start.dataset, start.model, buffer, chosen.dtype)
         runs, values = _train(start, cells, output / "cells", buffer)
         summary = summarise(values)
-        folder.finish(start.counts, runs, summary)
+        folder.finish(start.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
     page = write_page(output, recipe(flag_values(chosen)))
     print(f"results: {output / RESULTS}\nreport:  open {page}")
@@ -59,50 +60,41 @@ def _train(
     start: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
 ) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
     """Train the cells; return their results, and their metrics by strategy, seed and query."""
+    todo = []
+    for strategy, seed in cells:
+        own = start.checked[strategy]
+        own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
+        name = f"{strategy}, seed {seed}"
+        todo.append(Cell(folder / f"{strategy}-{seed}", name, partial(start.train, own)))
     runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
-    todo = [
-        Cell(
-            folder=folder / f"{strategy}-{seed}",
-            name=f"{strategy}, seed {seed}",
-            train=start.training(strategy, seed, buffer),
-        )
-        for strategy, seed in cells
-    ]
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
         runs.append(done.entry)
         values.setdefault(strategy, {})[seed] = done.values
     return runs, values
 
 
-def _prepare(chosen: options.Compare, strategies: list[str]) -> Start:
+def _prepare(chosen: CompareFlags, strategies: list[str]) -> Start:
     """Check everything for Algorithm 1."""
     if chosen.rag:
         raise InputError("--rag.* belong to a comparison with a --reader")
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
     dataset = load_dataset(chosen.data)
     model = open_encoder(chosen)
-    checked: dict[str, Checked[TrainSettings]] = {}
-    for strategy in strategies:
-        settings = taken_from(TrainSettings, replace(chosen, strategy=strategy))
-        known = next(iter(checked.values()), None)
-        checked[strategy] = settings.check(dataset, model, known)
-    warn(taken_from(TrainSettings, chosen), [check.strategy for check in checked.values()])
 
-    def train(strategy: str, seed: int, buffer: Path) -> Callable[[Path, bool], RunResult]:
-        own = checked[strategy]
-        own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
+    def train(own: AnyChecked, folder: Path, resume: bool) -> RunResult:
+        trained = open_encoder(chosen, dropout=chosen.dropout)
+        return train_checked(dataset, trained, folder, own, resume=resume)
 
-        def run(folder: Path, resume: bool) -> RunResult:
-            model = open_encoder(chosen, dropout=chosen.dropout)
-            return train_checked(dataset, model, folder, own, resume=resume)
-
-        return run
-
-    return Start(dataset, dataset.counts, model, train)
+    checked = check_each(
+        strategies,
+        taken_from(TrainSettings, chosen),
+        lambda settings, known: settings.check(dataset, model, known),
+    )
+    return Start(dataset, dataset.counts, model, checked, train)
 
 
-def _cells(chosen: options.Compare, find: Callable[[str], object]) -> list[tuple[str, int]]:
+def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[str, int]]:
     """List (strategy, seed), seed by seed, so that an interrupted table is an even one.
 
     `stale` runs all seeds; `stale:1` only as many.

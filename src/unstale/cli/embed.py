@@ -11,7 +11,7 @@ from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 
 
-def run(chosen: options.Embed) -> None:
+def run(chosen: options.EmbedFlags) -> None:
     """Embed a corpus, or finish a buffer that was interrupted."""
     start(chosen.device)
     with run_folder("embed", chosen, needs=(chosen.data, chosen.model)) as folder:

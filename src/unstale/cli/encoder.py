@@ -2,12 +2,11 @@
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.options import Encoder
-from unstale.cli.options_rag import Rag
+from unstale.cli.options import EncoderFlags, RagFlags
 from unstale.encoders.load import default_towers, load_encoder
 
 
-def open_encoder(chosen: Encoder | Rag, *, dropout: bool = False) -> SentenceTransformer:
+def open_encoder(chosen: EncoderFlags | RagFlags, *, dropout: bool = False) -> SentenceTransformer:
     """Load the encoder that the flags describe."""
     return load_encoder(
         chosen.model,

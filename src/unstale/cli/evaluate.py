@@ -20,7 +20,7 @@ from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 
 
-def run(chosen: options.Evaluate) -> None:
+def run(chosen: options.EvaluateFlags) -> None:
     """Measure a model as it is."""
     needs = (*chosen.data, chosen.model)
     with run_folder("evaluate", chosen, needs=needs) as folder:
@@ -70,7 +70,7 @@ def _folders(datasets: list[RetrievalDataset]) -> list[str]:
 
 def _measure(
     dataset: RetrievalDataset,
-    chosen: options.Evaluate,
+    chosen: options.EvaluateFlags,
     model: SentenceTransformer,
     output: Path,
     name: str,

@@ -4,7 +4,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options_rag import Rag
+from unstale.cli.options import RagFlags
 from unstale.cli.output import run_folder
 from unstale.cli.train import check_trainer, warn
 from unstale.declare import taken_from
@@ -20,7 +20,7 @@ from unstale.report.table import print_runs
 from unstale.results import RESULTS
 
 
-def run(chosen: Rag) -> None:
+def run(chosen: RagFlags) -> None:
     """Check everything, train retriever and reader, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, TrainingArguments)
@@ -48,7 +48,7 @@ def run(chosen: Rag) -> None:
     print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 
 
-def open_reader(chosen: Rag, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
+def open_reader(chosen: RagFlags, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
     """Load the reader that the flags describe, on the retriever's device."""
     limits = {"max_length": chosen.reader_max_length, "answer_length": chosen.answer_length}
     if chosen.reader == "tiny":

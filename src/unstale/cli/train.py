@@ -32,7 +32,7 @@ _OURS = {
 }
 
 
-def run(chosen: options.Train) -> None:
+def run(chosen: options.TrainFlags) -> None:
     """Check everything, train, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)

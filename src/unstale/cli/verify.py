@@ -6,12 +6,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from unstale.buffer.buffer import check_shards
-from unstale.cli import options_care
+from unstale.cli.options_inspect import VerifyFlags
 from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL, check_seal
 
 
-def run(chosen: options_care.Verify) -> None:
+def run(chosen: VerifyFlags) -> None:
     """Check everything that has a manifest, and fail if anything is not as it was written."""
     top = Path(chosen.path)
     if not top.is_dir():
