@@ -118,7 +118,7 @@ import os, sys
 from types import SimpleNamespace
 from unstale.cli.main import main
 for name in ("train", "compare", "rag"):
-    sys.modules[f"unstale.cli.{name}"] = SimpleNamespace(run=print)
+    sys.modules["unstale.cli." + name] = SimpleNamespace(run=print)
 for words in {asked + others!r}:
     assert main(words) == 0
     print("limit:", os.environ.pop({VARIABLE!r}, None))

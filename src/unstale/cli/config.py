@@ -83,15 +83,13 @@ def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:
     """Make paths absolute, so that a run can be resumed from any folder."""
-    found = {k: v for k, v in values.items() if k in _PATHS and v}
-    return values | {
-        k: [_absolute_name(name) for name in v] if isinstance(v, list) else _absolute_name(v)
-        for k, v in found.items()
-        if isinstance(v, str | list)
-    }
+    return {k: _absolute_name(v) if k in _PATHS else v for k, v in values.items()}
 
 
-def _absolute_name(name: str) -> str:
+def _absolute_name(name: Any) -> Any:  # noqa: ANN401 - a name, a list of them, or what YAML held
     """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
-    place = place_of(name)
-    return name.replace(str(place), str(place.resolve()), 1) if place.exists() else name
+    if isinstance(name, list):
+        return [_absolute_name(each) for each in name]
+    if not isinstance(name, str) or not name or not (place := place_of(name)).exists():
+        return name
+    return name.replace(str(place), str(place.resolve()), 1)

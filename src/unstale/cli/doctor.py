@@ -42,13 +42,8 @@ def run(chosen: DoctorFlags) -> None:
 
 
 def _try(chosen: DoctorFlags, dataset: RetrievalDataset) -> Trial:
-    settings = TrainSettings(
-        batch_size=chosen.batch_size,
-        hard_negatives=chosen.hard_negatives,
-        uniform_negatives=chosen.uniform_negatives,
-        learning_rate=chosen.learning_rate,
-        seed=chosen.seed,
-    )
+    names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
+    settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
     with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
         return run_trial(
             dataset,

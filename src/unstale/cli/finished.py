@@ -1,7 +1,7 @@
 """What a finished training run knows: its flags, its data, its stale buffer, its corrector."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -12,10 +12,12 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import open_or_embed
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.config import CONFIG, read_config
+from unstale.cli.encoder import open_encoder
+from unstale.cli.options import EncoderFlags, ShapeFlags
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.encoders.load import default_towers, load_encoder
+from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.rag.ask import Asker
@@ -25,7 +27,6 @@ from unstale.rag.reader import load_reader
 
 WEIGHTS = "corrector.safetensors"
 INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
-_SHAPE = "layers query_prompt target_prompt query_max_length target_max_length".split()
 
 
 @final
@@ -70,9 +71,8 @@ class FinishedRun:
     def load_base(self) -> SentenceTransformer:
         """Load the encoder that the run started from, in the shape that it was trained in."""
         name = str(self.config.get("retriever") or self.config.get("model"))
-        shape: dict[str, Any] = {key: self.config.get(key) for key in _SHAPE}
-        towers = self.config.get("towers") or default_towers(name)
-        return load_encoder(name, towers=towers, **shape, **self._machine)
+        shape: dict[str, Any] = {f.name: self.config.get(f.name) for f in fields(ShapeFlags)}
+        return open_encoder(EncoderFlags(model=name, **shape | self._machine))
 
     def open_index(
         self, model: SentenceTransformer, dataset: RetrievalDataset, name: str = INDEX

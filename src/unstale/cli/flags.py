@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeGuard, get_type_hints
 
 import docstring_parser
 from jsonargparse import ActionYesNo, ArgumentParser
@@ -78,7 +78,7 @@ def _add(
 def _flat(declared: Field[Any], kind: type) -> Iterator[tuple[Field[Any], type]]:
     """Yield a field and its class, or those of a section that is one field."""
     hint = get_type_hints(kind)[declared.name]
-    if is_dataclass(hint) and isinstance(hint, type):
+    if _is_section(hint):
         yield from ((inner, hint) for inner in fields(hint))
     else:
         yield declared, kind
@@ -86,15 +86,9 @@ def _flat(declared: Field[Any], kind: type) -> Iterator[tuple[Field[Any], type]]
 
 def instantiate(kind: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `kind`
     """Make the options out of the flags' values."""
-    hints = get_type_hints(kind)
-    return kind(
-        **{
-            f.name: instantiate(hints[f.name], values)
-            if is_dataclass(hints[f.name])
-            else values[f.name]
-            for f in fields(kind)
-        }
-    )
+    hints = {f.name: get_type_hints(kind)[f.name] for f in fields(kind)}
+    inner = {n: instantiate(h, values) for n, h in hints.items() if _is_section(h)}
+    return kind(**{name: values[name] for name in hints if name not in inner}, **inner)
 
 
 def flag_values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of options
@@ -114,6 +108,10 @@ def marked_flags(kind: type, mark: str) -> set[str]:
 def known_flags(kind: type) -> list[str]:
     """List the names of all flags, without their dashes."""
     return [flag(inner.name)[2:] for f in fields(kind) for inner, _ in _flat(f, kind)]
+
+
+def _is_section(hint: object) -> TypeGuard[type]:
+    return isinstance(hint, type) and is_dataclass(hint)
 
 
 def _home(kind: type, name: str) -> type:

@@ -72,8 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = words.index(name) + 1
                 parsed = parse([*words[:place], "--config", str(config), *words[place:]])
     except InputError as error:
-        sys.stderr.write(f"unstale: error: {error}\n")
-        return 2
+        return _fail(2, f"unstale: error: {error}")
     chosen = instantiate(COMMANDS[name], parsed[name].as_dict())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     try:
@@ -83,24 +82,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _prepare_bfloat16(parsed[name])
         import_module(f"unstale.cli.{name}").run(chosen)
     except (InputError, OSError) as error:
-        sys.stderr.write(f"unstale {name}: error: {error}\n")
-        return 2
+        return _fail(2, f"unstale {name}: error: {error}")
     except RunError as error:
-        sys.stderr.write(f"unstale {name}: stopped: {error}\n")
-        return 3
+        return _fail(3, f"unstale {name}: stopped: {error}")
     except RuntimeError as error:
         from unstale.distributed import LOST, is_lost
 
         if not is_lost(error):
             raise
-        sys.stderr.write(f"unstale {name}: stopped: {LOST}\n")
-        return 3
+        return _fail(3, f"unstale {name}: stopped: {LOST}")
     except KeyboardInterrupt:
-        sys.stderr.write(f"unstale {name}: interrupted\n")
-        return 130
+        return _fail(130, f"unstale {name}: interrupted")
     finally:
         release()
     return 0
+
+
+def _fail(code: int, said: str) -> int:
+    sys.stderr.write(f"{said}\n")
+    return code
 
 
 def _prepare_bfloat16(values: Namespace) -> None:
@@ -115,7 +115,7 @@ def _prepare_bfloat16(values: Namespace) -> None:
 
 
 def parse(words: Sequence[str]) -> Namespace:
-    """Parse a command line; what its config files say wrong is told before the parser trips."""
+    """Parse a command line; errors in its config files are reported before the parser fails."""
     files: list[Path] = []
     for i, word in enumerate(words):
         flag, equals, value = word.partition("=")
@@ -148,9 +148,13 @@ def _parser_for(words: Sequence[str]) -> ArgumentParser:
     """Return the parser; only where help is asked for, it describes every strategy."""
     if not {"-h", "--help"} & set(words) or words[0] not in ("train", "compare", "rag"):
         return parser()
-    from unstale.cli.strategy_help import strategy_help  # which waits for torch
+    from unstale.miners import strategies  # not above: both wait for torch
+    from unstale.rag.check import rag_strategies
 
-    return build_parser({"strategy": strategy_help(rag=words[0] == "rag")})
+    own = {"none": "no retrieval", "frozen": "the retriever is not trained"}
+    known = rag_strategies() if words[0] == "rag" else strategies()
+    said = [f"{name}: {own.get(name, s.negatives_from)}." for name, s in known.items()]
+    return build_parser({"strategy": " " + " ".join(said).replace("`", "")})
 
 
 @cache
