@@ -1,6 +1,5 @@
 """A run folder from its checks to its seal: nothing is touched too early, nothing is left over."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,9 +34,9 @@ def finish(output: Path, **flags: object) -> TrainFlags:
     return chosen
 
 
-def stop_after(chosen: TrainFlags, *made: str, needs: Sequence[str | None] = ()) -> None:
+def stop_after(chosen: TrainFlags, *made: str) -> None:
     """Begin a run, make some folders in it, and meet bad input."""
-    with run_folder("train", chosen, needs=needs) as run:
+    with run_folder("train", chosen) as run:
         output = run.begin()
         for name in made:
             (output / name).mkdir()
@@ -103,9 +102,9 @@ def test_what_a_command_reads_is_not_replaced(tmp_path: Path) -> None:
     chosen = finish(tmp_path / "run")
     model = tmp_path / "run" / "model"
     model.mkdir()
-    again = TrainFlags(output=chosen.output, overwrite=True)
+    again = TrainFlags(output=chosen.output, overwrite=True, model=str(model))
     with pytest.raises(InputError, match="--overwrite would delete"):
-        stop_after(again, needs=(None, str(model)))
+        stop_after(again)
     assert model.is_dir()
 
 

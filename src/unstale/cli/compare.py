@@ -38,8 +38,7 @@ def run(chosen: CompareFlags) -> None:
             rule = "a comparison takes --strategies and --seeds, separated by commas"
             raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
-    needs = (chosen.data, chosen.model, chosen.buffer, chosen.reader)
-    with run_folder("compare", chosen, needs=needs) as folder:
+    with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
         names = list(dict.fromkeys(name for name, _ in cells))

@@ -1,5 +1,6 @@
 """The flags of a run, as its folder keeps them: config.yaml, in the form that `--config` reads."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,13 @@ def read_flags(path: Path) -> dict[str, Any]:
         if not isinstance(key, str):
             raise InputError(f"{path}: a flag has a name, not {key!r}")
     return values
+
+
+def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
+    """List what a command reads, by its flags: paths, or names."""
+    given = [value for name, value in flag_values(chosen).items() if name in _PATHS and value]
+    lists = (value if isinstance(value, list) else [str(value)] for value in given)
+    return list(chain.from_iterable(lists))
 
 
 def place_of(name: str) -> Path:

@@ -14,7 +14,7 @@ def run(chosen: ConvertFlags) -> None:
         raise InputError(f"{form.name} can be read, but not written")
     if not chosen.data:
         raise InputError("--data is required: what to convert")
-    with run_folder("convert", chosen, needs=(chosen.data,)) as output:
+    with run_folder("convert", chosen) as output:
         dataset = load_dataset(chosen.data)
         with output.at_once() as folder:
             form.write(dataset, folder)

@@ -24,9 +24,7 @@ from unstale.training.settings import TrainSettings
 def run(chosen: DoctorFlags) -> None:
     """Try, print what was found, and advise."""
     began = time.perf_counter()
-    needs = (chosen.data, chosen.model)
-    written = run_folder("doctor", chosen, needs=needs) if chosen.output else nullcontext()
-    with written as folder:
+    with run_folder("doctor", chosen) if chosen.output else nullcontext() as folder:
         dataset = load_dataset(chosen.data)
         trial = _try(chosen, dataset)
         seconds = time.perf_counter() - began

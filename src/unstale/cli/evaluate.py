@@ -22,7 +22,7 @@ from unstale.results import RESULTS, RunResult
 
 def run(chosen: EvaluateFlags) -> None:
     """Measure a model as it is."""
-    with run_folder("evaluate", chosen, needs=(*chosen.data, chosen.model)) as folder:
+    with run_folder("evaluate", chosen) as folder:
         datasets = [load_dataset(name) for name in chosen.data]
         names = _folders(datasets)
         for dataset in datasets:

@@ -36,8 +36,7 @@ def run(chosen: MineFlags) -> None:
         chosen = replace(chosen, buffer=chosen.buffer or parts.buffer)
     if not chosen.data:
         raise InputError("--data is required: what to mine for, or --run for a training run")
-    needs = (chosen.data, chosen.model, chosen.buffer, chosen.run)
-    with run_folder("mine", chosen, needs=needs) as output:
+    with run_folder("mine", chosen) as output:
         dataset = load_dataset(chosen.data)
         _check(chosen, dataset)
         if form.check is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from unstale.cli.config import CONFIG, changed_flags, place_of, save_config, written_by
+from unstale.cli.config import CONFIG, changed_flags, paths_read, place_of, save_config, written_by
 from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
@@ -22,30 +22,25 @@ from unstale.results import RunResult, write_results
 
 _LOG = logging.getLogger(__name__)
 _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
-Needs = Sequence[str | Path | None]  # paths that a command reads
 
 
 @contextmanager
-def run_folder(command: str, chosen: OutputFlags, *, needs: Needs = ()) -> Iterator["RunFolder"]:
+def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     """Check the output folder of a command, and yield it; nothing is touched before `begin`.
 
-    A folder in which bad input stopped a command before anything was made is emptied again, so
-    that the corrected command can have it.
+    A folder that is about to be replaced may hold nothing that the command reads, by its flags.
+    One in which bad input stopped a command before anything was made is emptied again, so that
+    the corrected command can have it.
 
     Example:
         def run(chosen: EvaluateFlags) -> None:
-            with run_folder("evaluate", chosen, needs=(chosen.data,)) as run:
+            with run_folder("evaluate", chosen) as run:
                 dataset = load_dataset(chosen.data)  # what can be refused is refused here
                 output = run.begin()
                 result = measure(dataset, output)
                 run.finish(dataset.counts, [result])
-
-    Args:
-        command: The name of the command.
-        chosen: Its flags.
-        needs: Paths that it reads: none may lie in a folder that is about to be replaced.
     """
-    run = RunFolder(command, chosen, needs)
+    run = RunFolder(command, chosen)
     try:
         yield run
     except InputError:
@@ -62,7 +57,7 @@ class RunFolder:
     Of several processes the first alone writes the flags, the results and the seal.
     """
 
-    def __init__(self, command: str, chosen: OutputFlags, needs: Needs) -> None:
+    def __init__(self, command: str, chosen: OutputFlags) -> None:
         self.path = Path(chosen.output)
         self.begun = False
         self._command = command
@@ -70,7 +65,7 @@ class RunFolder:
         self._resume = bool(flag_values(chosen).get("resume"))  # some commands have no such flag
         self.finished = self._resume and is_finished(command, chosen)  # which prints it
         if not self.finished:
-            self._open(dry=True, needs=needs)
+            self._open(dry=True)
 
     def begin(self, chosen: OutputFlags | None = None) -> Path:
         """Create, empty or reopen the folder, lock it, and save the flags.
@@ -107,9 +102,9 @@ class RunFolder:
             yield folder
             save_config(folder, self._command, self._chosen)
 
-    def _open(self, *, dry: bool = False, needs: Needs = ()) -> None:
+    def _open(self, *, dry: bool = False) -> None:
         given = {"overwrite": self._chosen.overwrite, "resume": self._resume, "dry": dry}
-        open_output(self._chosen.output, needs=needs, **given)
+        open_output(self._chosen.output, needs=paths_read(self._chosen), **given)
 
 
 def open_output(
@@ -118,7 +113,7 @@ def open_output(
     overwrite: bool = False,
     resume: bool = False,
     dry: bool = False,
-    needs: Needs = (),
+    needs: Sequence[str | None] = (),
 ) -> Path:
     """Return the folder to write to, made if need be; refuse one that holds something else.
 
@@ -140,8 +135,9 @@ def open_output(
         raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    for needed in needs if used and overwrite else ():
-        if needed and place_of(str(needed)).resolve().is_relative_to(folder.resolve()):
+    for needed in filter(None, needs) if used and overwrite else ():
+        place = place_of(needed).resolve()
+        if place.exists() and place.is_relative_to(folder.resolve()):
             raise InputError(f"--overwrite would delete {needed}, which this command reads")
     if dry:
         return folder

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from unstale.buffer.stored import DTYPES
 from unstale.cli.encoder import open_encoder
@@ -13,7 +15,6 @@ from unstale.files import write_json
 from unstale.machine import free_memory
 from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk, priced
 from unstale.plan.measure import calibrate, encoder_flops
-from unstale.report.table import start_table
 
 _QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
@@ -30,7 +31,9 @@ def run(chosen: PlanFlags) -> None:
         f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
         f"{job.candidates} candidates, {job.devices} device(s)"
     )
-    table = start_table(title, ["strategy", "search"], "TFLOP s/step embed run GB MB".split())
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    for name in "strategy search TFLOP s/step embed run GB MB".split():
+        table.add_column(name, justify="left" if name in ("strategy", "search") else "right")
     for cost in found:
         fits = limit is None or cost.memory <= limit
         table.add_row(*_row(cost, chosen.steps), style=None if fits else "dim")

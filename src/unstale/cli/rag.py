@@ -24,8 +24,7 @@ def run(chosen: RagFlags) -> None:
     """Check everything, train retriever and reader, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, TrainingArguments)
-    needs = (chosen.data, chosen.retriever, chosen.reader, chosen.buffer)
-    with run_folder("rag", chosen, needs=needs) as folder:
+    with run_folder("rag", chosen) as folder:
         if folder.finished:
             return
         strategy, settings = find_rag_strategy(chosen.strategy), taken_from(RagSettings, chosen)

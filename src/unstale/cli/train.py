@@ -36,8 +36,7 @@ def run(chosen: options.TrainFlags) -> None:
     """Check everything, train, and write the results."""
     start(chosen.device)
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    needs = (chosen.data, chosen.model, chosen.buffer)
-    with run_folder("train", chosen, needs=needs) as folder:
+    with run_folder("train", chosen) as folder:
         if folder.finished:
             return
         strategy, settings = find_strategy(chosen.strategy), taken_from(TrainSettings, chosen)

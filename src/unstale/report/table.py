@@ -31,7 +31,7 @@ _READ = {m: SHOWN[m] for m in ("exact_match", "f1", "answer_recall", "recall@1")
 def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
     """Print the start and every run, in percent; freshness is that of the last reading."""
     columns, spent = _columns(runs), _spent(runs)
-    table = start_table(title, [""], [*columns.values(), "seen", *spent, "time"])
+    table = _table(title, [*columns.values(), "seen", *spent, "time"])
     if runs[0].steps:
         table.add_row("before", *_percent(runs[0].initial_metrics, columns))
     for run in runs:
@@ -72,12 +72,11 @@ def p_text(p: float | None) -> str:
     return "" if p is None else ("<.001" if p < 0.001 else f"{p:.3f}")
 
 
-def start_table(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
-    """Start a table: columns of names, then columns of numbers."""
+def _table(title: str, heads: Sequence[str]) -> Table:
+    """Start a table: a column of names, then columns of numbers."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    for head in names:
-        table.add_column(head, no_wrap=True)
-    for head in numbers:
+    table.add_column("", no_wrap=True)
+    for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     return table
 
@@ -105,9 +104,7 @@ def _percent(metrics: Mapping[str, float], columns: Iterable[str]) -> list[str]:
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     columns, spent = _columns(runs), _spent(runs)
-    table = start_table(
-        f"{title}, in percent", [""], ["seeds", *columns.values(), *spent, "steps/s"]
-    )
+    table = _table(f"{title}, in percent", ["seeds", *columns.values(), *spent, "steps/s"])
     table.caption_justify = "center"
     start = max((run.initial_metrics for run in runs), key=len)
     table.add_row("before", "", *_percent(start, columns))
@@ -132,7 +129,7 @@ def _differences(summary: dict[str, Any], columns: dict[str, str]) -> Table:
     judged = "exact_match" if "exact_match" in columns else "recall@10"
     references = list(summary["p_value"])
     heads = [*(f"gap at\n{columns[m]}" for m in gaps), *(f"p vs\n{r}" for r in references)]
-    table = start_table(f"against {' and '.join(references)}", [""], heads)
+    table = _table(f"against {' and '.join(references)}", heads)
     marked = False
     for strategy in summary["mean"]:
         shown = [_gap(summary, strategy, m) for m in gaps]
