@@ -74,10 +74,7 @@ def _with_run(chosen: CorrectFlags) -> CorrectFlags:
 
 
 def _open(chosen: CorrectFlags, *, dry: bool = False) -> Path:
-    reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
-    for read in filter(None, reads[:2]):
+    for read in filter(None, (chosen.vectors, chosen.data)):
         if Path(chosen.output).resolve().is_relative_to(place_of(read).resolve()):
             raise InputError(f"--output {chosen.output} lies in {read}, which is only read")
-    return open_output(
-        chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
-    )
+    return open_output(chosen, dry=dry)

@@ -32,12 +32,8 @@ def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) 
     """Add a flag for each field; a field without a default is a positional argument.
 
     Types come from the annotations and help texts from the `Args` of the docstrings, those of
-    parent classes included. What matters most comes first, the rest by section.
-
-    Args:
-        parser: Where to add them.
-        kind: A dataclass of options.
-        more_help: Texts to add to the help of some flags, by field.
+    parent classes included, and `more_help` by field. What matters most comes first, the rest by
+    section.
     """
     groups: dict[str, Any] = {}
     by_name = {f.name: f for f in fields(kind)}

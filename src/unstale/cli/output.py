@@ -62,22 +62,17 @@ class RunFolder:
         self.begun = False
         self._command = command
         self._chosen = chosen
-        self._resume = bool(flag_values(chosen).get("resume"))  # some commands have no such flag
-        self.finished = self._resume and is_finished(command, chosen)  # which prints it
+        self.finished = is_finished(command, chosen)  # which prints it
         if not self.finished:
-            self._open(dry=True)
+            open_output(chosen, dry=True)
 
     def begin(self, chosen: OutputFlags | None = None) -> Path:
-        """Create, empty or reopen the folder, lock it, and save the flags.
+        """Create, empty or reopen the folder, lock it, save the flags, and return its path.
 
-        Args:
-            chosen: The flags to save, if some were settled since the checks.
-
-        Returns:
-            The folder.
+        `chosen` are the flags to save, if some were settled since the checks.
         """
         if rank() == 0:
-            self._open()
+            open_output(self._chosen)
             save_config(self.path, self._command, chosen or self._chosen)
         self.begun = True
         barrier()
@@ -102,27 +97,15 @@ class RunFolder:
             yield folder
             save_config(folder, self._command, self._chosen)
 
-    def _open(self, *, dry: bool = False) -> None:
-        given = {"overwrite": self._chosen.overwrite, "resume": self._resume, "dry": dry}
-        open_output(self._chosen.output, needs=paths_read(self._chosen), **given)
 
-
-def open_output(
-    path: str,
-    *,
-    overwrite: bool = False,
-    resume: bool = False,
-    dry: bool = False,
-    needs: Sequence[str | None] = (),
-) -> Path:
+def open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     """Return the folder to write to, made if need be; refuse one that holds something else.
 
-    `dry` only checks, so that a command can refuse before long work and touch nothing. `needs`
-    are paths that the command reads: none may lie in a folder that is about to be replaced.
+    `dry` only checks, so that a command can refuse before long work and touch nothing.
     """
-    if not path:
+    if not chosen.output:
         raise InputError("--output is required: a folder for the results")
-    folder = Path(path)
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
     ours = written_by(folder, "")
@@ -135,10 +118,10 @@ def open_output(
         raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
     if used and overwrite and not ours:
         raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    for needed in filter(None, needs) if used and overwrite else ():
-        place = place_of(needed).resolve()
+    for read in paths_read(chosen) if used and overwrite else ():
+        place = place_of(read).resolve()
         if place.exists() and place.is_relative_to(folder.resolve()):
-            raise InputError(f"--overwrite would delete {needed}, which this command reads")
+            raise InputError(f"--overwrite would delete {read}, which this command reads")
     if dry:
         return folder
     hold(folder)
@@ -150,13 +133,13 @@ def open_output(
     return folder
 
 
-def is_finished(command: str, chosen: Any) -> bool:  # noqa: ANN401 - a dataclass
+def is_finished(command: str, chosen: OutputFlags) -> bool:
     """Tell, and say, that a run has nothing left to resume.
 
     A finished comparison may be given more to compare. A run that lost files since is resumed.
     """
     folder = Path(chosen.output)
-    if not chosen.resume or not (folder / SEAL).is_file() or not written_by(folder, command):
+    if not _resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
     if changed_flags(folder, chosen) & _MORE:
         return False
@@ -167,6 +150,10 @@ def is_finished(command: str, chosen: Any) -> bool:  # noqa: ANN401 - a dataclas
         return False
     print(f"{folder} is finished: nothing is left to do")
     return True
+
+
+def _resumes(chosen: OutputFlags) -> bool:
+    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
 
 
 def _empty(folder: Path) -> None:
