@@ -2,21 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-from sentence_transformers import SentenceTransformerTrainingArguments
 
-from unstale.cli.compare_rag import AnyChecked, Start, check_each, prepare_rag
-from unstale.cli.encoder import open_encoder
+from unstale.cli.compare_rag import rag_flags
 from unstale.cli.flags import flag_values
 from unstale.cli.options import CompareFlags
 from unstale.cli.output import run_folder
+from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
-from unstale.cli.train import check_trainer
-from unstale.data.load import load_dataset
-from unstale.declare import taken_from
+from unstale.cli.train import Start, prepare
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -25,8 +21,6 @@ from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
-from unstale.training.job import train_checked
-from unstale.training.settings import TrainSettings
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
@@ -37,60 +31,46 @@ def run(chosen: CompareFlags) -> None:
         if getattr(chosen, name) != getattr(type(chosen), name):
             rule = "a comparison takes --strategies and --seeds, separated by commas"
             raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
+    if chosen.rag and not chosen.reader:
+        raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
     with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
         names = list(dict.fromkeys(name for name, _ in cells))
-        start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
+        ready = prepare_rag(rag_flags(chosen), names) if chosen.reader else prepare(chosen, names)
         output = folder.begin()
         buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
         if chosen.buffer is None:
-            embed_once(start.dataset, start.model, buffer, chosen.dtype)
-        runs, values = _train(start, cells, output / "cells", buffer)
+            embed_once(ready.dataset, ready.models[0], buffer, chosen.dtype)
+        ready = replace(ready, models=())  # each cell loads its own: these need no memory any more
+        runs, values = _train(ready, cells, output / "cells", buffer)
         summary = summarise(values)
-        folder.finish(start.counts, runs, summary=summary)
-    print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
+        folder.finish(ready.counts, runs, summary=summary)
+    print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
     page = write_page(output, recipe(flag_values(chosen)))
     print(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(
-    start: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
+    ready: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
 ) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
     """Train the cells; return their results, and their metrics by strategy, seed and query."""
-    todo = []
-    for strategy, seed in cells:
-        own = start.checked[strategy]
+
+    def training(strategy: str, seed: int) -> Callable[[Path, bool], RunResult]:
+        own = ready.checked[strategy]
         own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
-        name = f"{strategy}, seed {seed}"
-        todo.append(Cell(folder / f"{strategy}-{seed}", name, partial(start.train, own)))
+        return lambda place, resume: ready.train(own, ready.load(seed), place, resume)
+
+    todo = [
+        Cell(folder / f"{s}-{seed}", f"{s}, seed {seed}", training(s, seed)) for s, seed in cells
+    ]
     runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
         runs.append(done.entry)
         values.setdefault(strategy, {})[seed] = done.values
     return runs, values
-
-
-def _prepare(chosen: CompareFlags, strategies: list[str]) -> Start:
-    """Check everything for Algorithm 1."""
-    if chosen.rag:
-        raise InputError("--rag.* belong to a comparison with a --reader")
-    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    dataset = load_dataset(chosen.data)
-    model = open_encoder(chosen)
-
-    def train(own: AnyChecked, folder: Path, resume: bool) -> RunResult:
-        trained = open_encoder(chosen, dropout=chosen.dropout)
-        return train_checked(dataset, trained, folder, own, resume=resume)
-
-    checked = check_each(
-        strategies,
-        taken_from(TrainSettings, chosen),
-        lambda settings, known: settings.check(dataset, model, known),
-    )
-    return Start(dataset, dataset.counts, model, checked, train)
 
 
 def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[str, int]]:
