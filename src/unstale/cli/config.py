@@ -86,7 +86,8 @@ def place_of(name: str) -> Path:
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
     flags = {k: v for k, v in flag_values(chosen).items() if k not in ("overwrite", "resume")}
-    return _absolute(flags)
+    # YAML has lists alone: a tuple would differ from what is read back.
+    return _absolute({k: list(v) if isinstance(v, tuple) else v for k, v in flags.items()})
 
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:
