@@ -20,10 +20,12 @@ class WithoutFirst(Miner):
         self.stale = stale
 
     def mine(self, queries: Queries, k: int) -> Tensor:
+        """Take the k after the first."""
         """Take one more than is asked for, and leave the first."""
         return self.stale.mine(queries, k + 1)[:, 1:]
 
     def view(self, rows: Tensor, step: int) -> View:
+        """Show the stale embeddings."""
         """Show the stale embeddings."""
         return self.stale.view(rows, step)
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest
-from unstale.cli.folders import read_config
+from unstale.cli.config import read_config
 from unstale.cli.main import parse
 from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.beir import read_beir

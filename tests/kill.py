@@ -64,12 +64,12 @@ class Killer:
 def _serve() -> None:
     import torch
 
-    from unstale.cli.main import COMMANDS, main
+    from unstale.cli.main import main
 
     torch.set_num_threads(1)
     for line in sys.stdin:
         arguments, death, environment, folder = json.loads(line)
-        import_module(COMMANDS[arguments[0]][2].split(":")[0])  # once, and not in every child
+        import_module(f"unstale.cli.{arguments[0]}")  # once, and not in every child
         child = os.fork()
         if child == 0:
             os.environ |= environment

@@ -44,4 +44,4 @@ def test_going_on_reads_no_pickle_that_could_run(
 def test_a_hub_models_own_code_needs_the_flag() -> None:
     from unstale.cli import options
 
-    assert options.Train().trust_remote_code is False
+    assert options.TrainFlags().trust_remote_code is False

@@ -137,15 +137,13 @@ class RunResult:
 
 
 def write_results(
-    folder: Path,
-    data: Mapping[str, Any],
-    runs: Sequence[RunResult],
-    summary: Mapping[str, Any] | None = None,  # of a comparison
-    average: Mapping[str, float] | None = None,  # of a model measured on several datasets
+    folder: Path, data: Mapping[str, Any], runs: Sequence[RunResult], **more: Mapping[str, Any]
 ) -> None:
-    """Write `{"data": counts, "runs": [...]}`, one entry a run, and what there is beside them."""
-    results = {"data": dict(data), "runs": [run.to_json() for run in runs]}
-    more = {"summary": summary, "average": average}
+    """Write `{"data": counts, "runs": [...]}`, one entry a run, and what there is beside them.
+
+    A comparison adds its `summary`, a model measured on several datasets the `average`.
+    """
+    results: dict[str, Any] = {"data": dict(data), "runs": [run.to_json() for run in runs]}
     write_json(folder / RESULTS, results | {key: dict(v) for key, v in more.items() if v})
 
 

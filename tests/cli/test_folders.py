@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from unstale.cli.folders import read_flags, save_config
+from unstale.cli.config import read_flags, save_config
 from unstale.cli.main import main
-from unstale.cli.options import Train
+from unstale.cli.options import TrainFlags
 from unstale.errors import InputError
 
 # Each ends the YAML library in another kind of error.
@@ -47,10 +47,10 @@ def test_a_bad_config_is_one_clear_line(
 @pytest.mark.parametrize("flag", ["meter_steps", "probe_queries", "probe_targets"])
 def test_a_run_goes_on_with_the_readings_it_began_with(flag: str, tmp_path: Path) -> None:
     # The fallback of a corrector and auto-refresh act on them.
-    save_config(tmp_path, "train", Train(output=str(tmp_path)))
+    save_config(tmp_path, "train", TrainFlags(output=str(tmp_path)))
     words = f"--{flag.replace('_', '-')} 7: it began with"
     with pytest.raises(InputError, match=words):
-        save_config(tmp_path, "train", Train(output=str(tmp_path), resume=True, **{flag: 7}))
+        save_config(tmp_path, "train", TrainFlags(output=str(tmp_path), resume=True, **{flag: 7}))
     free = {"save_steps": 7, "eval_steps": 7, "keep_checkpoints": 7}
-    save_config(tmp_path, "train", Train(output=str(tmp_path), resume=True, **free))
+    save_config(tmp_path, "train", TrainFlags(output=str(tmp_path), resume=True, **free))
     assert read_flags(tmp_path / "config.yaml")["save_steps"] == 7

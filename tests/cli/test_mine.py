@@ -9,8 +9,8 @@ from sentence_transformers import SentenceTransformer
 from tests.data.files import write
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.cli.finished import run_corrector
 from unstale.cli.main import main
-from unstale.cli.run_folder import run_corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import FORMATS
 from unstale.data.formats.walk import examples

@@ -1,12 +1,11 @@
 """A run folder from its checks to its seal: nothing is touched too early, nothing is left over."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from unstale.cli.folders import read_config
-from unstale.cli.options import Evaluate, Train
+from unstale.cli.config import read_config
+from unstale.cli.options import EvaluateFlags, TrainFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
@@ -26,8 +25,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def finish(output: Path, **flags: object) -> Train:
-    chosen = Train(output=str(output), steps=7, **flags)
+def finish(output: Path, **flags: object) -> TrainFlags:
+    chosen = TrainFlags(output=str(output), steps=7, **flags)
     with run_folder("train", chosen) as run:
         run.begin()
         run.finish({"name": "world"}, [RESULT])
@@ -35,16 +34,16 @@ def finish(output: Path, **flags: object) -> Train:
     return chosen
 
 
-def stop_after(chosen: Train, *made: str, needs: Sequence[str | None] = ()) -> None:
+def stop_after(chosen: TrainFlags, *made: str) -> None:
     """Begin a run, make some folders in it, and meet bad input."""
-    with run_folder("train", chosen, needs=needs) as run:
+    with run_folder("train", chosen) as run:
         output = run.begin()
         for name in made:
             (output / name).mkdir()
         raise InputError("bad")
 
 
-def write_half(chosen: Evaluate) -> None:
+def write_half(chosen: EvaluateFlags) -> None:
     with run_folder("evaluate", chosen) as run, run.at_once() as folder:
         (folder / "half").touch()
         raise OSError("disk is full")
@@ -52,14 +51,14 @@ def write_half(chosen: Evaluate) -> None:
 
 def test_checks_touch_nothing_until_the_run_begins(tmp_path: Path) -> None:
     output = tmp_path / "run"
-    with run_folder("train", Train(output=str(output))) as run:
+    with run_folder("train", TrainFlags(output=str(output))) as run:
         assert not run.finished
         assert not output.exists()
         assert run.begin() == output
         assert names(output) == {"config.yaml", LOCK}
-        assert read_config(output)["steps"] == Train().steps
+        assert read_config(output)["steps"] == TrainFlags().steps
     with pytest.raises(InputError, match="not empty"):
-        stop_after(Train(output=str(output)))
+        stop_after(TrainFlags(output=str(output)))
 
 
 def test_a_finished_run_has_results_and_a_seal_and_says_so(
@@ -68,14 +67,14 @@ def test_a_finished_run_has_results_and_a_seal_and_says_so(
     chosen = finish(tmp_path / "run")
     assert check_seal(tmp_path / "run") == 2  # the flags and the results
     assert read_results(tmp_path / "run")["runs"] == [RESULT.to_json()]
-    with run_folder("train", Train(output=chosen.output, steps=7, resume=True)) as run:
+    with run_folder("train", TrainFlags(output=chosen.output, steps=7, resume=True)) as run:
         assert run.finished
     assert "nothing is left to do" in capsys.readouterr().out
     assert (tmp_path / "run" / SEAL).is_file()
 
 
 def test_bad_input_before_anything_was_made_gives_the_folder_back(tmp_path: Path) -> None:
-    chosen = Train(output=str(tmp_path / "run"))
+    chosen = TrainFlags(output=str(tmp_path / "run"))
     with pytest.raises(InputError, match="bad"):
         stop_after(chosen)
     assert names(tmp_path / "run") <= {LOCK}
@@ -84,16 +83,16 @@ def test_bad_input_before_anything_was_made_gives_the_folder_back(tmp_path: Path
 
 
 def test_bad_input_keeps_what_was_made(tmp_path: Path) -> None:
-    chosen = Train(output=str(tmp_path / "run"))
+    chosen = TrainFlags(output=str(tmp_path / "run"))
     with pytest.raises(InputError, match="bad"):
         stop_after(chosen, "buffer")
     assert {"buffer", "config.yaml"} <= names(tmp_path / "run")
 
 
 def test_a_refused_resume_keeps_the_flags_that_the_run_began_with(tmp_path: Path) -> None:
-    with run_folder("train", Train(output=str(tmp_path / "run"), steps=7)) as run:
+    with run_folder("train", TrainFlags(output=str(tmp_path / "run"), steps=7)) as run:
         run.begin()
-    changed = Train(output=str(tmp_path / "run"), steps=8, resume=True)
+    changed = TrainFlags(output=str(tmp_path / "run"), steps=8, resume=True)
     with pytest.raises(InputError, match="--steps 8: it began with 7"):
         stop_after(changed)
     assert read_config(tmp_path / "run")["steps"] == 7
@@ -103,24 +102,24 @@ def test_what_a_command_reads_is_not_replaced(tmp_path: Path) -> None:
     chosen = finish(tmp_path / "run")
     model = tmp_path / "run" / "model"
     model.mkdir()
-    again = Train(output=chosen.output, overwrite=True)
+    again = TrainFlags(output=chosen.output, overwrite=True, model=str(model))
     with pytest.raises(InputError, match="--overwrite would delete"):
-        stop_after(again, needs=(None, str(model)))
+        stop_after(again)
     assert model.is_dir()
 
 
 def test_settled_flags_are_the_ones_that_are_saved(tmp_path: Path) -> None:
-    with run_folder("train", Train(output=str(tmp_path / "run"))) as run:
-        run.begin(Train(output=str(tmp_path / "run"), batch_size=3))
+    with run_folder("train", TrainFlags(output=str(tmp_path / "run"))) as run:
+        run.begin(TrainFlags(output=str(tmp_path / "run"), batch_size=3))
     assert read_config(tmp_path / "run")["batch_size"] == 3
 
 
 def test_data_is_written_at_once_or_not_at_all(tmp_path: Path) -> None:
     output = tmp_path / "data"
     with pytest.raises(OSError, match="disk is full"):
-        write_half(Evaluate(output=str(output)))
+        write_half(EvaluateFlags(output=str(output)))
     assert not output.exists()
-    with run_folder("evaluate", Evaluate(output=str(output))) as run, run.at_once() as folder:
+    with run_folder("evaluate", EvaluateFlags(output=str(output))) as run, run.at_once() as folder:
         (folder / "whole").touch()
         assert not output.exists()
     assert names(output) == {"whole", "config.yaml"}

@@ -7,8 +7,7 @@ import pytest
 
 from unstale.cli.compare_rag import rag_flags
 from unstale.cli.main import main
-from unstale.cli.options import Compare
-from unstale.cli.options_rag import Rag
+from unstale.cli.options import CompareFlags, RagFlags
 from unstale.report.escape import escape
 
 FLAGS = "--k 2 --batch-size 8 --corrector-hidden 16 --probe-queries 4 --probe-targets 20".split()
@@ -91,9 +90,9 @@ def test_bad_flags_are_one_clear_line(
 
 
 def test_a_comparison_leaves_to_rag_what_it_was_not_told() -> None:
-    flags = rag_flags(Compare(reader="tiny"))
-    assert flags.batch_size == Rag().batch_size
-    assert rag_flags(Compare(reader="tiny", batch_size=6)).batch_size == 6
+    flags = rag_flags(CompareFlags(reader="tiny"))
+    assert flags.batch_size == RagFlags().batch_size
+    assert rag_flags(CompareFlags(reader="tiny", batch_size=6)).batch_size == 6
 
 
 def test_ask_what_is_no_run(tmp_path: Path, capsys) -> None:

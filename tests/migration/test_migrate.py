@@ -8,8 +8,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from unstale import MigrateSettings, migrate
-from unstale.cli.options import Encoder, Output
-from unstale.cli.options_correct import Correct
+from unstale.cli.options import EncoderFlags, OutputFlags
+from unstale.cli.options_correct import CorrectFlags
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
@@ -75,5 +75,5 @@ def test_the_command_adds_only_where_things_come_from() -> None:
     def names(kind: type) -> set[str]:
         return {field.name for field in fields(kind)}
 
-    added = names(Correct) - names(MigrateSettings) - names(Output) - names(Encoder)
+    added = names(CorrectFlags) - names(MigrateSettings) - names(OutputFlags) - names(EncoderFlags)
     assert added == {"vectors", "data", "run", "resume"}

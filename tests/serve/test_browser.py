@@ -8,7 +8,7 @@ import pytest
 from tests.browser import browse, look
 from tests.serve.test_serve import HOSTILE, serving
 
-from unstale.cli.options_care import Serve
+from unstale.cli.options_inspect import ServeFlags
 from unstale.cli.serve import open_page
 from unstale.data.dataset import Texts
 from unstale.serve.page import Page
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def page(read: Path) -> Page:
-    made = open_page(Serve(str(read)))
+    made = open_page(ServeFlags(str(read)))
     texts = [f"{HOSTILE} {text}" for text in made.dataset.targets]
     return replace(made, dataset=replace(made.dataset, targets=Texts.of(texts)))
 

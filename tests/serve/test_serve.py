@@ -16,7 +16,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from unstale.cli.main import main
-from unstale.cli.options_care import Serve
+from unstale.cli.options_inspect import ServeFlags
 from unstale.cli.serve import open_page
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.serve.page import LONGEST
@@ -62,7 +62,7 @@ def sides(text: str) -> list[list[tuple[int, float, str, str]]]:
 
 @pytest.fixture(scope="module")
 def port(trained: Path) -> Iterator[int]:
-    with serving(open_page(Serve(str(trained), k=5))) as port:
+    with serving(open_page(ServeFlags(str(trained), k=5))) as port:
         yield port
 
 
@@ -108,7 +108,7 @@ def test_the_first_page_offers_queries_that_work(port: int) -> None:
 
 
 def test_a_rag_run_answers_with_its_sources(read: Path) -> None:
-    with serving(open_page(Serve(str(read), k=4))) as port:
+    with serving(open_page(ServeFlags(str(read), k=4))) as port:
         _, text, _ = get(port, "/?q=which+river+was+deep%3F")
     assert '<p class="said">' in text
     sources = text.split("<details>")[1].split("</details>")[0]
@@ -119,7 +119,7 @@ def test_a_rag_run_answers_with_its_sources(read: Path) -> None:
 
 
 def test_nothing_in_a_text_is_obeyed(trained: Path) -> None:
-    page = open_page(Serve(str(trained)))
+    page = open_page(ServeFlags(str(trained)))
     texts = [f"{HOSTILE} {text}" for text in page.dataset.targets]
     page = replace(page, name=HOSTILE, dataset=replace(page.dataset, targets=Texts.of(texts)))
     with serving(page) as port:
@@ -171,7 +171,7 @@ def test_a_cell_of_a_comparison_is_a_run(trained: Path, tmp_path: Path, capsys) 
     shutil.copytree(trained, cell)
     (cell / "config.yaml").rename(tmp_path / "config.yaml")
     (cell / "buffer").rename(tmp_path / "buffer")
-    page = open_page(Serve(str(cell)))
+    page = open_page(ServeFlags(str(cell)))
     assert "Before training" in page("which river was deep?")
     assert not (cell / "index-before").exists()  # the comparison's buffer is the start's
     assert main(["search", "which river was deep?", "--run", str(cell)]) == 0

@@ -14,7 +14,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
-from unstale.miners import Corrected, NegativeCounts, Negatives, Stale
+from unstale.miners import Corrected, NegativeCounts, Negatives, Queries, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.miners.uniform import Uniform
 from unstale.results import ExampleQuery

@@ -13,7 +13,6 @@ from unstale.buffer import fingerprint as fingerprints
 from unstale.cli import options
 from unstale.cli.flags import add_flags, known_flags
 from unstale.cli.main import main
-from unstale.cli.options_rag import Rag
 from unstale.data.dataset import RetrievalDataset
 from unstale.declare import check_bounds, flag, taken_from
 from unstale.encoders.cross import CrossScores
@@ -149,7 +148,7 @@ def test_a_run_is_checked_once(
 
 @pytest.mark.parametrize(
     ("kind", "flags"),
-    [(TrainSettings, options.Train), (TrainSettings, options.Compare), (RagSettings, Rag)],
+    [(TrainSettings, options.Train), (TrainSettings, options.Compare), (RagSettings, RagFlags)],
 )
 def test_the_command_line_has_the_defaults_of_python(kind: type, flags: type) -> None:
     assert taken_from(kind, flags()) == kind()
@@ -170,7 +169,7 @@ def actions(kind: type) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("kind", "flags"),
-    [(TrainSettings, options.Train), (RagSettings, Rag), (Filters, options.Train)],
+    [(TrainSettings, options.Train), (RagSettings, RagFlags), (Filters, options.Train)],
 )
 def test_every_setting_is_a_flag_with_a_sentence(kind: type, flags: type) -> None:
     helps = actions(flags)

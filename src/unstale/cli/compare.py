@@ -5,17 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from sentence_transformers import SentenceTransformerTrainingArguments
 
-from unstale.cli import options
-from unstale.cli.compare_rag import Start, prepare_rag
-from unstale.cli.encoder import open_encoder
+from unstale.cli.compare_rag import rag_flags
 from unstale.cli.flags import flag_values
+from unstale.cli.options import CompareFlags
 from unstale.cli.output import run_folder
+from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
-from unstale.cli.train import check_trainer, warn
-from unstale.data.load import load_dataset
-from unstale.declare import taken_from
+from unstale.cli.train import Start, prepare
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -24,85 +21,59 @@ from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
-from unstale.training.job import train_checked
-from unstale.training.settings import Checked, TrainSettings
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
 
-def run(chosen: options.Compare) -> None:
+def run(chosen: CompareFlags) -> None:
     """Train every cell that is not finished, then summarise them all."""
     for name in ("strategy", "seed"):
         if getattr(chosen, name) != getattr(type(chosen), name):
             rule = "a comparison takes --strategies and --seeds, separated by commas"
             raise InputError(f"--{name} {getattr(chosen, name)}: {rule}")
+    if chosen.rag and not chosen.reader:
+        raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
-    needs = (chosen.data, chosen.model, chosen.buffer, chosen.reader)
-    with run_folder("compare", chosen, needs=needs) as folder:
+    with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
         names = list(dict.fromkeys(name for name, _ in cells))
-        start = prepare_rag(chosen, names) if chosen.reader else _prepare(chosen, names)
+        ready = prepare_rag(rag_flags(chosen), names) if chosen.reader else prepare(chosen, names)
         output = folder.begin()
         buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
         if chosen.buffer is None:
-            embed_once(start.dataset, start.model, buffer, chosen.dtype)
-        runs, values = _train(start, cells, output / "cells", buffer)
+            embed_once(ready.dataset, ready.models[0], buffer, chosen.dtype)
+        ready = replace(ready, models=())  # each cell loads its own: these need no memory any more
+        runs, values = _train(ready, cells, output / "cells", buffer)
         summary = summarise(values)
-        folder.finish(start.counts, runs, summary)
-    print_comparison(runs, summary, title=f"{start.dataset.name}, {chosen.eval_split} split")
+        folder.finish(ready.counts, runs, summary=summary)
+    print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
     page = write_page(output, recipe(flag_values(chosen)))
     print(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(
-    start: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
+    ready: Start, cells: list[tuple[str, int]], folder: Path, buffer: Path
 ) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
     """Train the cells; return their results, and their metrics by strategy, seed and query."""
+
+    def training(strategy: str, seed: int) -> Callable[[Path, bool], RunResult]:
+        own = ready.checked[strategy]
+        own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
+        return lambda place, resume: ready.train(own, ready.load(seed), place, resume)
+
+    todo = [
+        Cell(folder / f"{s}-{seed}", f"{s}, seed {seed}", training(s, seed)) for s, seed in cells
+    ]
     runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
-    todo = [
-        Cell(
-            folder=folder / f"{strategy}-{seed}",
-            name=f"{strategy}, seed {seed}",
-            train=start.training(strategy, seed, buffer),
-        )
-        for strategy, seed in cells
-    ]
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
         runs.append(done.entry)
         values.setdefault(strategy, {})[seed] = done.values
     return runs, values
 
 
-def _prepare(chosen: options.Compare, strategies: list[str]) -> Start:
-    """Check everything for Algorithm 1."""
-    if chosen.rag:
-        raise InputError("--rag.* belong to a comparison with a --reader")
-    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    dataset = load_dataset(chosen.data)
-    model = open_encoder(chosen)
-    checked: dict[str, Checked[TrainSettings]] = {}
-    for strategy in strategies:
-        settings = taken_from(TrainSettings, replace(chosen, strategy=strategy))
-        known = next(iter(checked.values()), None)
-        checked[strategy] = settings.check(dataset, model, known)
-    warn(taken_from(TrainSettings, chosen), [check.strategy for check in checked.values()])
-
-    def train(strategy: str, seed: int, buffer: Path) -> Callable[[Path, bool], RunResult]:
-        own = checked[strategy]
-        own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
-
-        def run(folder: Path, resume: bool) -> RunResult:
-            model = open_encoder(chosen, dropout=chosen.dropout)
-            return train_checked(dataset, model, folder, own, resume=resume)
-
-        return run
-
-    return Start(dataset, dataset.counts, model, train)
-
-
-def _cells(chosen: options.Compare, find: Callable[[str], object]) -> list[tuple[str, int]]:
+def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[str, int]]:
     """List (strategy, seed), seed by seed, so that an interrupted table is an even one.
 
     `stale` runs all seeds; `stale:1` only as many.

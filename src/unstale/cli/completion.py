@@ -1,9 +1,9 @@
 """`unstale completion`."""
 
-from unstale.cli.options_care import Completion
+from unstale.cli.options_inspect import CompletionFlags
 
 
-def run(chosen: Completion) -> None:
+def run(chosen: CompletionFlags) -> None:
     """Print the script; it is made of the same parser that reads the command line."""
     from unstale.cli.main import build_parser  # not above: main imports the commands by name
 

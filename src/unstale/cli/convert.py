@@ -1,20 +1,20 @@
 """`unstale convert`."""
 
-from unstale.cli.options import Convert
+from unstale.cli.options import ConvertFlags
 from unstale.cli.output import run_folder
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 
 
-def run(chosen: Convert) -> None:
+def run(chosen: ConvertFlags) -> None:
     """Read a dataset in whatever format it is, and write it in another."""
     form = find_format(chosen.to)
     if form.write is None:
         raise InputError(f"{form.name} can be read, but not written")
     if not chosen.data:
         raise InputError("--data is required: what to convert")
-    with run_folder("convert", chosen, needs=(chosen.data,)) as output:
+    with run_folder("convert", chosen) as output:
         dataset = load_dataset(chosen.data)
         with output.at_once() as folder:
             form.write(dataset, folder)

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from unstale.cli.config import place_of, save_config
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import is_finished, open_output, place_of, save_config
-from unstale.cli.options_correct import Correct
-from unstale.cli.run_folder import run_corrector, run_parts
+from unstale.cli.finished import run_corrector, run_parts
+from unstale.cli.options_correct import CorrectFlags
+from unstale.cli.output import is_finished, open_output
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
@@ -20,7 +21,7 @@ from unstale.results import RESULTS
 CURVE = "curve.svg"
 
 
-def run(chosen: Correct) -> None:
+def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
     chosen = _with_run(chosen)
     if is_finished("correct", chosen):
@@ -56,14 +57,14 @@ def _show(done: Migrated) -> None:
     print(done.results["verdict"]["text"])
 
 
-def _with_run(chosen: Correct) -> Correct:
+def _with_run(chosen: CorrectFlags) -> CorrectFlags:
     """Take what a training run knows: its data, its trained encoder and its stale buffer."""
     if not chosen.run:
         return chosen
     parts = run_parts(chosen.run)
     for flag, given, own, default in (
-        ("data", chosen.data, parts.data, Correct.data),
-        ("model", chosen.model, parts.model, Correct.model),
+        ("data", chosen.data, parts.data, CorrectFlags.data),
+        ("model", chosen.model, parts.model, CorrectFlags.model),
     ):
         same = given == own or Path(given).resolve() == Path(own).resolve()
         if not same and given != default:
@@ -72,11 +73,8 @@ def _with_run(chosen: Correct) -> Correct:
     return replace(chosen, data=parts.data, model=parts.model, vectors=vectors)
 
 
-def _open(chosen: Correct, *, dry: bool = False) -> Path:
-    reads = (chosen.vectors, chosen.data, chosen.model, chosen.run)
-    for read in filter(None, reads[:2]):
+def _open(chosen: CorrectFlags, *, dry: bool = False) -> Path:
+    for read in filter(None, (chosen.vectors, chosen.data)):
         if Path(chosen.output).resolve().is_relative_to(place_of(read).resolve()):
             raise InputError(f"--output {chosen.output} lies in {read}, which is only read")
-    return open_output(
-        chosen.output, overwrite=chosen.overwrite, resume=chosen.resume, dry=dry, needs=reads
-    )
+    return open_output(chosen, dry=dry)

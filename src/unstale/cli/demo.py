@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from unstale.cli import options
+from unstale.cli.config import written_by
 from unstale.cli.encoder import open_encoder
 from unstale.cli.flags import flag_values
-from unstale.cli.folders import written_by
 from unstale.cli.output import run_folder
 from unstale.cli.report import recipe as shown
 from unstale.data.dataset import RetrievalDataset
@@ -20,11 +20,11 @@ from unstale.training.job import train
 from unstale.training.settings import TrainSettings
 
 
-def run(chosen: options.Demo) -> None:
+def run(chosen: options.DemoFlags) -> None:
     """Train stale and corrected from the same start, and show what the difference is worth."""
     earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
     few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move
-    recipe = options.Train(
+    recipe = options.TrainFlags(
         data="docstrings",
         output=chosen.output,
         overwrite=earlier,
@@ -49,7 +49,7 @@ def run(chosen: options.Demo) -> None:
 
 
 def _train(
-    dataset: RetrievalDataset, strategy: str, recipe: options.Train, output: Path
+    dataset: RetrievalDataset, strategy: str, recipe: options.TrainFlags, output: Path
 ) -> RunResult:
     """Train with one strategy; the corpus is embedded once, for both."""
     print(f"\ntraining with {strategy} negatives")

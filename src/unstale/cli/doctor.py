@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,53 +11,47 @@ from rich.console import Console
 from rich.table import Table
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.folders import open_output, save_config
-from unstale.cli.options_care import Doctor
+from unstale.cli.options_inspect import DoctorFlags
+from unstale.cli.output import run_folder
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.doctor.advice import HELD, Findings, advise
 from unstale.doctor.trial import Trial, run_trial
-from unstale.files import write_json
-from unstale.integrity import seal
 from unstale.results import RESULTS
 from unstale.training.settings import TrainSettings
 
 
-def run(chosen: Doctor) -> None:
+def run(chosen: DoctorFlags) -> None:
     """Try, print what was found, and advise."""
     began = time.perf_counter()
-    if chosen.output:
-        needs = (chosen.data, chosen.model)
-        open_output(chosen.output, overwrite=chosen.overwrite, dry=True, needs=needs)
-    dataset = load_dataset(chosen.data)
+    with run_folder("doctor", chosen) if chosen.output else nullcontext() as folder:
+        dataset = load_dataset(chosen.data)
+        trial = _try(chosen, dataset)
+        seconds = time.perf_counter() - began
+        said = advise(trial.findings)
+        duplicates = int(dataset.counts["duplicate_texts"])
+        _show(trial, len(dataset.targets), duplicates, seconds)
+        print(said)
+        if folder:
+            found = asdict(trial.findings) | {"duplicate_texts": duplicates, "advice": said}
+            output = folder.begin()
+            folder.finish(trial.dataset.counts, trial.runs, doctor=found | {"seconds": seconds})
+            print(f"results: {output / RESULTS}")
+
+
+def _try(chosen: DoctorFlags, dataset: RetrievalDataset) -> Trial:
+    names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
+    settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
     with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
-        trial = run_trial(
+        return run_trial(
             dataset,
             lambda: open_encoder(chosen),
             Path(scratch),
-            TrainSettings(
-                batch_size=chosen.batch_size,
-                hard_negatives=chosen.hard_negatives,
-                uniform_negatives=chosen.uniform_negatives,
-                learning_rate=chosen.learning_rate,
-                seed=chosen.seed,
-            ),
+            settings,
             seconds=chosen.seconds,
             steps=chosen.steps,
             targets=chosen.targets,
         )
-    seconds = time.perf_counter() - began
-    said = advise(trial.findings)
-    duplicates = int(dataset.counts["duplicate_texts"])
-    _show(trial, len(dataset.targets), duplicates, seconds)
-    print(said)
-    if chosen.output:
-        output = open_output(chosen.output, overwrite=chosen.overwrite)
-        save_config(output, "doctor", chosen)
-        found = asdict(trial.findings) | {"duplicate_texts": duplicates, "advice": said}
-        results = {"data": trial.dataset.counts, "runs": [run.to_json() for run in trial.runs]}
-        write_json(output / RESULTS, results | {"doctor": found | {"seconds": seconds}})
-        seal(output)
-        print(f"results: {output / RESULTS}")
 
 
 def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:

@@ -11,10 +11,10 @@ from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 
 
-def run(chosen: options.Embed) -> None:
+def run(chosen: options.EmbedFlags) -> None:
     """Embed a corpus, or finish a buffer that was interrupted."""
     start(chosen.device)
-    with run_folder("embed", chosen, needs=(chosen.data, chosen.model)) as folder:
+    with run_folder("embed", chosen) as folder:
         model = open_encoder(chosen)
         with first_alone():
             dataset = load_dataset(chosen.data, progress=rank() == 0)

@@ -1,23 +1,15 @@
 """From the encoder's flags to an encoder."""
 
+from dataclasses import fields
+
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.options import Encoder
-from unstale.cli.options_rag import Rag
+from unstale.cli.options import EncoderFlags, RagFlags, ShapeFlags
 from unstale.encoders.load import default_towers, load_encoder
 
 
-def open_encoder(chosen: Encoder | Rag, *, dropout: bool = False) -> SentenceTransformer:
+def open_encoder(chosen: EncoderFlags | RagFlags, *, dropout: bool = False) -> SentenceTransformer:
     """Load the encoder that the flags describe."""
-    return load_encoder(
-        chosen.model,
-        towers=chosen.towers or default_towers(chosen.model),
-        layers=chosen.layers,
-        query_prompt=chosen.query_prompt,
-        target_prompt=chosen.target_prompt,
-        query_max_length=chosen.query_max_length,
-        target_max_length=chosen.target_max_length,
-        dropout=dropout,
-        device=chosen.device,
-        trust_remote_code=chosen.trust_remote_code,
-    )
+    shape = {f.name: getattr(chosen, f.name) for f in fields(ShapeFlags)}
+    shape["towers"] = chosen.towers or default_towers(chosen.model)
+    return load_encoder(chosen.model, dropout=dropout, **shape)

@@ -8,8 +8,8 @@ from statistics import fmean
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli import options
 from unstale.cli.encoder import open_encoder
+from unstale.cli.options import EvaluateFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
@@ -20,10 +20,9 @@ from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 
 
-def run(chosen: options.Evaluate) -> None:
+def run(chosen: EvaluateFlags) -> None:
     """Measure a model as it is."""
-    needs = (*chosen.data, chosen.model)
-    with run_folder("evaluate", chosen, needs=needs) as folder:
+    with run_folder("evaluate", chosen) as folder:
         datasets = [load_dataset(name) for name in chosen.data]
         names = _folders(datasets)
         for dataset in datasets:
@@ -34,28 +33,18 @@ def run(chosen: options.Evaluate) -> None:
             _measure(dataset, chosen, model, output, name)
             for dataset, name in zip(datasets, names, strict=True)
         ]
+        average = {m: fmean(run.metrics[m] for run in runs) for m in runs[0].metrics}
         if len(runs) == 1:
+            shown, title = runs, datasets[0].name
             folder.finish(datasets[0].counts, runs)
         else:
+            seconds = {"total": sum(run.seconds["total"] for run in runs)}
+            mean = replace(runs[0], strategy="average", metrics=average, seconds=seconds)
+            shown, title = [*runs, mean], f"{len(runs)} datasets"
             data = {"name": ", ".join(dataset.name for dataset in datasets)}
-            folder.finish(data, runs, average=_average(runs))
-    _show(datasets, runs, chosen.split)
+            folder.finish(data, runs, average=average)
+    print_runs(shown, title=f"{title}, {chosen.split} split, in percent")
     print(f"results: {output / RESULTS}")
-
-
-def _show(datasets: list[RetrievalDataset], runs: list[RunResult], split: str) -> None:
-    """Print a row for each dataset, and the average of several."""
-    title = f"{split} split, in percent"
-    if len(runs) == 1:
-        print_runs(runs, title=f"{datasets[0].name}, {title}")
-        return
-    seconds = {"total": sum(run.seconds["total"] for run in runs)}
-    mean = replace(runs[0], strategy="average", metrics=_average(runs), seconds=seconds)
-    print_runs([*runs, mean], title=f"{len(runs)} datasets, {title}")
-
-
-def _average(runs: list[RunResult]) -> dict[str, float]:
-    return {metric: fmean(run.metrics[metric] for run in runs) for metric in runs[0].metrics}
 
 
 def _folders(datasets: list[RetrievalDataset]) -> list[str]:
@@ -70,7 +59,7 @@ def _folders(datasets: list[RetrievalDataset]) -> list[str]:
 
 def _measure(
     dataset: RetrievalDataset,
-    chosen: options.Evaluate,
+    chosen: EvaluateFlags,
     model: SentenceTransformer,
     output: Path,
     name: str,

@@ -5,35 +5,33 @@ The studies are in the folder `experiments` of the repository, and no part of th
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import unstale
-from unstale.cli import options
-from unstale.cli.folders import abandon, open_output, save_config
+from unstale.cli.options import ExperimentFlags
+from unstale.cli.output import run_folder
 from unstale.errors import InputError
+from unstale.results import RESULTS
 
 # From a name and its settings to what runs the study in a folder and returns its results.
 Prepare = Callable[[str, Mapping[str, Any]], Callable[[Path], dict[str, Any]]]
 
 
-def run(chosen: options.Experiment) -> None:
+def run(chosen: ExperimentFlags) -> None:
     """Run one study."""
     given = {"seed": chosen.seed, "data": chosen.data, "train": chosen.train or None, **chosen.set}
     settings = {name: value for name, value in given.items() if value is not None}
     study = _find_prepare()(chosen.name, settings)
-    where = chosen.output or f"runs/{chosen.name}"
-    output = open_output(where, overwrite=chosen.overwrite, resume=chosen.resume)
-    save_config(output, "experiment", chosen)
-    try:
+    chosen = replace(chosen, output=chosen.output or f"runs/{chosen.name}")
+    with run_folder("experiment", chosen) as folder:
+        output = folder.begin()
         results = study(output)
-    except InputError:
-        abandon(output)
-        raise
     for name, value in results.get("summary", {}).items():
         print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
-    print(f"seconds: {results['seconds']:.0f}\nresults: {output / 'results.json'}")
+    print(f"seconds: {results['seconds']:.0f}\nresults: {output / RESULTS}")
 
 
 def _find_prepare() -> Prepare:

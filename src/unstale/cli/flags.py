@@ -1,8 +1,9 @@
 """From a dataclass of options to command-line flags, and back: `batch_size` is `--batch-size`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass
-from typing import Any, get_type_hints
+from functools import cache
+from typing import Any, TypeGuard, get_type_hints
 
 import docstring_parser
 from jsonargparse import ActionYesNo, ArgumentParser
@@ -31,26 +32,21 @@ def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) 
     """Add a flag for each field; a field without a default is a positional argument.
 
     Types come from the annotations and help texts from the `Args` of the docstrings, those of
-    parent classes included. What matters most comes first, the rest by section.
-
-    Args:
-        parser: Where to add them.
-        kind: A dataclass of options.
-        more_help: Texts to add to the help of some flags, by field.
+    parent classes included, and `more_help` by field. What matters most comes first, the rest by
+    section.
     """
-    homes = {f.name: _home(kind, f.name) for f in fields(kind)}
-    order = [*GROUPS, *(h for h in reversed(kind.__mro__) if h not in GROUPS)]
     groups: dict[str, Any] = {}
     by_name = {f.name: f for f in fields(kind)}
     for name in [name for name in FIRST if name in by_name]:
         _add(parser, by_name.pop(name), kind, more_help.get(name, ""))
-    for home in order:
-        for declared in [f for f in by_name.values() if homes[f.name] is home]:
+    for home in [*GROUPS, *(h for h in reversed(kind.__mro__) if h not in GROUPS)]:
+        for declared in [f for f in by_name.values() if _home(kind, f.name) is home]:
             title, _, about = (home.__doc__ or "").partition("\n")[0].partition(": ")
             if title not in groups:
                 alone = home is kind or not about
                 groups[title] = parser if alone else parser.add_argument_group(title.lower())
-            _add(groups[title], declared, kind)
+            for inner, owner in _flat(declared, kind):
+                _add(groups[title], inner, owner)
 
 
 def _add(
@@ -59,35 +55,36 @@ def _add(
     kind: type,
     more_help: str = "",
 ) -> None:
-    """Add the flag of a field, or those of a section that is one."""
-    hint = get_type_hints(kind)[declared.name]
-    if is_dataclass(hint):
-        for inner in fields(hint):
-            _add(group, inner, hint)  # type: ignore[arg-type]
-        return
-    text, default = helps(kind)[declared.name] + more_help, _default(declared)
+    name, hint = declared.name, get_type_hints(kind)[declared.name]
+    # A setting that training has, too, need not be explained twice.
+    text = (helps(kind).get(name) or helps(sections.TrainSections)[name]) + more_help
+    factory = declared.default_factory
+    default = declared.default if factory is MISSING else factory()
     if default is MISSING:
-        group.add_argument(declared.name, type=hint, help=text)
+        group.add_argument(name, type=hint, help=text)
     elif hint is bool:
         action = ActionYesNo(yes_prefix="", no_prefix="no-")
-        group.add_argument(flag(declared.name), action=action, default=default, help=text)
+        group.add_argument(flag(name), action=action, default=default, help=text)
     elif hint == list[str]:
-        group.add_argument(flag(declared.name), type=str, nargs="+", default=default, help=text)
+        group.add_argument(flag(name), type=str, nargs="+", default=default, help=text)
     else:
-        group.add_argument(flag(declared.name), type=hint, default=default, help=text)
+        group.add_argument(flag(name), type=hint, default=default, help=text)
+
+
+def _flat(declared: Field[Any], kind: type) -> Iterator[tuple[Field[Any], type]]:
+    """Yield a field and its class, or those of a section that is one field."""
+    hint = get_type_hints(kind)[declared.name]
+    if _is_section(hint):
+        yield from ((inner, hint) for inner in fields(hint))
+    else:
+        yield declared, kind
 
 
 def instantiate(kind: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `kind`
     """Make the options out of the flags' values."""
-    hints = get_type_hints(kind)
-    return kind(
-        **{
-            f.name: instantiate(hints[f.name], values)
-            if is_dataclass(hints[f.name])
-            else values[f.name]
-            for f in fields(kind)
-        }
-    )
+    hints = {f.name: get_type_hints(kind)[f.name] for f in fields(kind)}
+    inner = {n: instantiate(h, values) for n, h in hints.items() if _is_section(h)}
+    return kind(**{name: values[name] for name in hints if name not in inner}, **inner)
 
 
 def flag_values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of options
@@ -99,28 +96,18 @@ def flag_values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of
     return values
 
 
-def changeable_flags(kind: type) -> set[str]:
-    """Name the flags that may differ when a run is resumed."""
-    return {f.name for f in fields(kind) if f.metadata.get("changeable")}
-
-
-def local_flags(kind: type) -> set[str]:
-    """Name the flags that concern one machine, which reports leave out."""
-    return {f.name for f in fields(kind) if f.metadata.get("local")}
+def marked_flags(kind: type, mark: str) -> set[str]:
+    """Name the flags that are declared `changeable`, or `local`."""
+    return {f.name for f in fields(kind) if f.metadata.get(mark)}
 
 
 def known_flags(kind: type) -> list[str]:
     """List the names of all flags, without their dashes."""
-    hints, found = get_type_hints(kind), []
-    for declared in fields(kind):
-        hint = hints[declared.name]
-        found += known_flags(hint) if hint is Filters else [flag(declared.name)[2:]]
-    return found
+    return [flag(inner.name)[2:] for f in fields(kind) for inner, _ in _flat(f, kind)]
 
 
-def _default(declared: Field[Any]) -> Any:  # noqa: ANN401
-    factory = declared.default_factory
-    return declared.default if factory is MISSING else factory()
+def _is_section(hint: object) -> TypeGuard[type]:
+    return isinstance(hint, type) and is_dataclass(hint)
 
 
 def _home(kind: type, name: str) -> type:
@@ -128,6 +115,7 @@ def _home(kind: type, name: str) -> type:
     return next(c for c in reversed(kind.__mro__) if name in vars(c).get("__annotations__", {}))
 
 
+@cache
 def helps(kind: type) -> dict[str, str]:
     """Return the sentence about each field, from the `Args` of the class and its parents."""
     found: dict[str, str] = {}
@@ -135,3 +123,9 @@ def helps(kind: type) -> dict[str, str]:
         parsed = docstring_parser.parse(parent.__doc__ or "")
         found |= {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
     return found
+
+
+def about(kind: type) -> tuple[str, str]:
+    """Return what a command does, in a sentence, and what else its docstring says of it."""
+    parsed = docstring_parser.parse(kind.__doc__ or "")
+    return parsed.short_description or "", " ".join((parsed.long_description or "").split())

@@ -5,117 +5,49 @@ import os
 import re
 import sys
 from argparse import ArgumentError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from unstale.bfloat16 import ensure_bfloat16
-from unstale.cli import options, options_care, options_correct, options_rag
-from unstale.cli.flags import add_flags, instantiate, known_flags
-from unstale.cli.folders import CONFIG, read_flags
+from unstale.cli import options, options_correct, options_inspect
+from unstale.cli.config import CONFIG, read_flags
+from unstale.cli.flags import about, add_flags, instantiate, known_flags
+from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
 from unstale.locks import release
 
-# name: (one line of help, options, "module:function"); modules load only when they run, so that
-# `--help` does not wait for torch.
-COMMANDS: dict[str, tuple[str, type, str]] = {
-    "demo": (
-        "See the gain in minutes: stale against corrected training on built-in data.",
-        options.Demo,
-        "unstale.cli.demo:run",
-    ),
-    "embed": (
-        "Embed a corpus once, into a buffer that later jobs reuse.",
-        options.Embed,
-        "unstale.cli.embed:run",
-    ),
-    "train": (
-        "Train a retriever with hard negatives that are fresh at every step (Algorithm 1).",
-        options.Train,
-        "unstale.cli.train:run",
-    ),
-    "rag": (
-        "Train a retriever and a reader together from questions and answers (Algorithm 2).",
-        options_rag.Rag,
-        "unstale.cli.rag:run",
-    ),
-    "answer": (
-        "Answer a question with a trained retriever and reader, and show the sources.",
-        options_rag.Answer,
-        "unstale.cli.answer:run",
-    ),
-    "compare": (
-        "Compare strategies over seeds from identical starts, with significance.",
-        options.Compare,
-        "unstale.cli.compare:run",
-    ),
-    "evaluate": (
-        "Measure a model on a dataset: recall, MRR, nDCG.",
-        options.Evaluate,
-        "unstale.cli.evaluate:run",
-    ),
-    "search": (
-        "Search a corpus with a trained model, and read the results as a table.",
-        options.Search,
-        "unstale.cli.search:run",
-    ),
-    "serve": (
-        "Try a run in the browser: the model before and after training, side by side.",
-        options_care.Serve,
-        "unstale.cli.serve:run",
-    ),
-    "report": (
-        "Make one HTML page of a run's results: charts, table, examples of mined negatives.",
-        options.Report,
-        "unstale.cli.report:run",
-    ),
-    "doctor": (
-        "Try your data for two minutes: what drifts, what correcting mends, what to do.",
-        options_care.Doctor,
-        "unstale.cli.doctor:run",
-    ),
-    "plan": (
-        "Work out memory, time and disk of a run before it is started.",
-        options_care.Plan,
-        "unstale.cli.plan:run",
-    ),
-    "verify": (
-        "Check the checksums of a run folder, its checkpoints or a buffer.",
-        options_care.Verify,
-        "unstale.cli.verify:run",
-    ),
-    "correct": (
-        "Bring old vectors up to date with a new encoder by embedding only a sample.",
-        options_correct.Correct,
-        "unstale.cli.correct:run",
-    ),
-    "mine": (
-        "Mine hard negatives with a model or a run, and write them in any format.",
-        options.Mine,
-        "unstale.cli.mine:run",
-    ),
-    "convert": (
-        "Write a dataset in another format.",
-        options.Convert,
-        "unstale.cli.convert:run",
-    ),
-    "completion": (
-        "Print a script that completes commands and flags in your shell.",
-        options_care.Completion,
-        "unstale.cli.completion:run",
-    ),
-    "experiment": (
-        "Run one of the paper's studies, by name.",
-        options.Experiment,
-        "unstale.cli.experiment:run",
-    ),
+# Every command, in the order of `unstale --help`. `TrainFlags` are those of `unstale train`, which
+# is `run` of unstale.cli.train: modules load only when they run, so that `--help` does not wait
+# for torch.
+COMMANDS: dict[str, type] = {
+    kind.__name__.removesuffix("Flags").lower(): kind
+    for kind in (
+        options.DemoFlags,
+        options.EmbedFlags,
+        options.TrainFlags,
+        options.RagFlags,
+        options_inspect.AnswerFlags,
+        options.CompareFlags,
+        options.EvaluateFlags,
+        options_inspect.SearchFlags,
+        options_inspect.ServeFlags,
+        options_inspect.ReportFlags,
+        options_inspect.DoctorFlags,
+        options_inspect.PlanFlags,
+        options_inspect.VerifyFlags,
+        options_correct.CorrectFlags,
+        options.MineFlags,
+        options.ConvertFlags,
+        options_inspect.CompletionFlags,
+        options.ExperimentFlags,
+    )
 }
 
 # Flags that had another meaning than most people expected.
@@ -140,37 +72,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = words.index(name) + 1
                 parsed = parse([*words[:place], "--config", str(config), *words[place:]])
     except InputError as error:
-        sys.stderr.write(f"unstale: error: {error}\n")
-        return 2
-    _, kind, target = COMMANDS[name]
-    chosen = instantiate(kind, parsed[name].as_dict())
+        return _fail(2, f"unstale: error: {error}")
+    chosen = instantiate(COMMANDS[name], parsed[name].as_dict())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    module, function = target.split(":")
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
+        check_bounds(chosen)
         _prepare_bfloat16(parsed[name])
-        run: Callable[[Any], None] = getattr(import_module(module), function)
-        run(chosen)
+        import_module(f"unstale.cli.{name}").run(chosen)
     except (InputError, OSError) as error:
-        sys.stderr.write(f"unstale {name}: error: {error}\n")
-        return 2
+        return _fail(2, f"unstale {name}: error: {error}")
     except RunError as error:
-        sys.stderr.write(f"unstale {name}: stopped: {error}\n")
-        return 3
+        return _fail(3, f"unstale {name}: stopped: {error}")
     except RuntimeError as error:
         from unstale.distributed import LOST, is_lost
 
         if not is_lost(error):
             raise
-        sys.stderr.write(f"unstale {name}: stopped: {LOST}\n")
-        return 3
+        return _fail(3, f"unstale {name}: stopped: {LOST}")
     except KeyboardInterrupt:
-        sys.stderr.write(f"unstale {name}: interrupted\n")
-        return 130
+        return _fail(130, f"unstale {name}: interrupted")
     finally:
         release()
     return 0
+
+
+def _fail(code: int, said: str) -> int:
+    sys.stderr.write(f"{said}\n")
+    return code
 
 
 def _prepare_bfloat16(values: Namespace) -> None:
@@ -185,7 +115,7 @@ def _prepare_bfloat16(values: Namespace) -> None:
 
 
 def parse(words: Sequence[str]) -> Namespace:
-    """Parse a command line; what its config files say wrong is told before the parser trips."""
+    """Parse a command line; errors in its config files are reported before the parser fails."""
     files: list[Path] = []
     for i, word in enumerate(words):
         flag, equals, value = word.partition("=")
@@ -206,7 +136,7 @@ def parse(words: Sequence[str]) -> Namespace:
 def _tip(words: Sequence[str], said: str) -> str:
     """Say which flag may have been meant, and where all are listed."""
     name = words[0] if words and words[0] in COMMANDS else ""
-    known = known_flags(COMMANDS[name][1]) if name else []
+    known = known_flags(COMMANDS[name]) if name else []
     wrong = re.findall(r"(?:arguments: --|option ')([\w-]+)", said)
     like = [close for word in wrong for close in get_close_matches(word, known, 1)]
     meant = f"did you mean --{like[0]}? " if like else ""
@@ -218,9 +148,13 @@ def _parser_for(words: Sequence[str]) -> ArgumentParser:
     """Return the parser; only where help is asked for, it describes every strategy."""
     if not {"-h", "--help"} & set(words) or words[0] not in ("train", "compare", "rag"):
         return parser()
-    from unstale.cli.strategy_help import strategy_help  # which waits for torch
+    from unstale.miners import strategies  # not above: both wait for torch
+    from unstale.rag.check import rag_strategies
 
-    return build_parser({"strategy": strategy_help(rag=words[0] == "rag")})
+    own = {"none": "no retrieval", "frozen": "the retriever is not trained"}
+    known = rag_strategies() if words[0] == "rag" else strategies()
+    said = [f"{name}: {own.get(name, s.negatives_from)}." for name, s in known.items()]
+    return build_parser({"strategy": " " + " ".join(said).replace("`", "")})
 
 
 @cache
@@ -245,12 +179,12 @@ def build_parser(more_help: Mapping[str, str] | None = None) -> ArgumentParser:
         allow_abbrev=False,  # of the commands, too: --k must not be --keep-checkpoints
     )
     commands = top.add_subcommands(title="commands", metavar="COMMAND")
-    for name, (summary, kind, _) in COMMANDS.items():
-        about = (kind.__doc__ or "").partition("\n")[0].partition(". ")[2]
+    for name, kind in COMMANDS.items():
+        summary, more = about(kind)
         words = [f.name.upper() for f in fields(kind) if f.default is f.default_factory is MISSING]
         sub = ArgumentParser(
             usage=" ".join(["unstale", name, *words, "[flags]"]),
-            description=f"{summary} {about}",
+            description=f"{summary} {more}",
             exit_on_error=False,
         )
         sub.add_argument("--config", action="config", help="Read flags from a YAML file.")

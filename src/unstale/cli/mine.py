@@ -11,9 +11,9 @@ from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import open_or_embed
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options import Mine
+from unstale.cli.finished import run_corrector, run_parts
+from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
-from unstale.cli.run_folder import run_corrector, run_parts
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset
@@ -25,7 +25,7 @@ from unstale.miners.offline import mine_split, with_negatives
 from unstale.report.table import dropped_text
 
 
-def run(chosen: Mine) -> None:
+def run(chosen: MineFlags) -> None:
     """Mine for every query of a split, and write the data with its negatives."""
     form = find_format(chosen.format)
     if form.write is None:
@@ -36,8 +36,7 @@ def run(chosen: Mine) -> None:
         chosen = replace(chosen, buffer=chosen.buffer or parts.buffer)
     if not chosen.data:
         raise InputError("--data is required: what to mine for, or --run for a training run")
-    needs = (chosen.data, chosen.model, chosen.buffer, chosen.run)
-    with run_folder("mine", chosen, needs=needs) as output:
+    with run_folder("mine", chosen) as output:
         dataset = load_dataset(chosen.data)
         _check(chosen, dataset)
         if form.check is not None:
@@ -64,7 +63,7 @@ def run(chosen: Mine) -> None:
     print(f"{form.name}: {output.path}")
 
 
-def _check(chosen: Mine, dataset: RetrievalDataset) -> None:
+def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:
     """Refuse what cannot work before anything is embedded."""
     dataset.split(chosen.split)
     if not 1 <= chosen.hard_negatives < len(dataset.targets):
@@ -80,7 +79,7 @@ def _check(chosen: Mine, dataset: RetrievalDataset) -> None:
 
 
 def _negatives(
-    chosen: Mine, dataset: RetrievalDataset, model: SentenceTransformer, scratch: Path
+    chosen: MineFlags, dataset: RetrievalDataset, model: SentenceTransformer, scratch: Path
 ) -> Negatives:
     """Make what mines: a run's buffer seen through its corrector, or the model's own."""
     buffer = Path(chosen.buffer) if chosen.buffer else None

@@ -1,17 +1,20 @@
-"""The flags of every command, as dataclasses: names, types, defaults and help in one place.
+"""The flags of commands that train, embed, measure or write data, as dataclasses.
 
-Settings that Python has too are declared in `unstale.settings`, and inherited here.
+Names, types, defaults, bounds and help are in one place. Settings that Python has too are
+declared in `unstale.settings`, and inherited here. A command's class is named after it: the first
+sentence of its docstring is the summary in `unstale --help`.
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unstale.declare import setting
+from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, Precision, TrainSections
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFlags:
     """Machine: where to run.
 
     Args:
@@ -24,7 +27,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class EncoderShape(Machine):
+class ShapeFlags(MachineFlags):
     """Encoder: in what shape it is loaded.
 
     Args:
@@ -46,7 +49,7 @@ class EncoderShape(Machine):
 
 
 @dataclass(frozen=True)
-class Encoder(EncoderShape):
+class EncoderFlags(ShapeFlags):
     """Encoder: which one.
 
     Args:
@@ -58,7 +61,7 @@ class Encoder(EncoderShape):
 
 
 @dataclass(frozen=True)
-class Dropout:
+class DropoutFlags:
     """Encoder: while it is trained.
 
     Args:
@@ -69,7 +72,19 @@ class Dropout:
 
 
 @dataclass(frozen=True)
-class Output:
+class DataFlags:
+    """Data: what to work on.
+
+    Args:
+        data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
+            built-in docstrings; docstrings:numpy,rich makes it of other packages.
+    """
+
+    data: str = setting("docstrings", local=True)
+
+
+@dataclass(frozen=True)
+class OutputFlags:
     """Output: where results go.
 
     Args:
@@ -82,7 +97,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Resumable(Output):
+class ResumeFlags(OutputFlags):
     """Output: where results go.
 
     Args:
@@ -93,20 +108,18 @@ class Resumable(Output):
 
 
 @dataclass(frozen=True)
-class Train(Resumable, TrainSections, Dropout, Encoder):
-    """Train. Writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
+class TrainFlags(ResumeFlags, TrainSections, DropoutFlags, DataFlags, EncoderFlags):
+    """Train a retriever with hard negatives that are fresh at every step (Algorithm 1).
 
-    Args:
-        data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
-            built-in docstrings; docstrings:numpy,rich makes it of other packages.
+    It writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
     """
-
-    data: str = setting("docstrings", local=True)
 
 
 @dataclass(frozen=True)
-class Compare(Train):
-    """Compare. Resume an interrupted comparison with --resume; finished runs are kept.
+class CompareFlags(TrainFlags):
+    """Compare strategies over seeds from identical starts, with significance.
+
+    Resume an interrupted comparison with --resume; finished runs are kept.
 
     Args:
         strategies: Strategies to compare, separated by commas; `stale:1` runs only the first seed.
@@ -124,41 +137,73 @@ class Compare(Train):
 
 
 @dataclass(frozen=True)
-class Demo:
-    """See the gain. Builds the data, embeds it once, trains twice from the same start.
+class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
+    """Train a retriever and a reader together from questions and answers (Algorithm 2).
+
+    It writes results.json, config.yaml, model/ (the retriever) and reader/.
+
+    Args:
+        data: Questions with answers and a corpus: a BEIR folder with `metadata.answers`, a folder
+            of train/dev/test files as NQ-open, TriviaQA, HotPotQA, FiD or Atlas write them (with
+            corpus.jsonl, or contexts in the files), or the built-in made-up world facts.
+        retriever: Retriever to load: `tiny` (built in, made for a CPU), a sentence-transformers
+            folder or hub name.
+        reader: Reader to load: `tiny` (a small untrained T5, for small worlds), or the folder or
+            hub name of any T5-like model.
+        reader_max_length: Truncate a question with its target after N tokens.
+        answer_length: Largest number of tokens of an answer.
+    """
+
+    data: str = setting("facts", local=True)
+    retriever: str = "tiny"
+    reader: str = "tiny"
+    reader_max_length: int = 256
+    answer_length: int = 64
+
+    @property
+    def model(self) -> str:
+        """The encoder, by the name that other commands have for it."""
+        return self.retriever
+
+
+@dataclass(frozen=True)
+class DemoFlags:
+    """See the gain in minutes: stale against corrected training on built-in data.
+
+    It builds the data, embeds it once, and trains twice from the same start.
 
     Args:
         output: Folder for the results. What an earlier demo wrote there is replaced.
-        steps: Number of optimizer steps of each training.
-        seed: Random seed for data order, corrector initialisation and sampling.
     """
 
     output: str = "runs/demo"
-    steps: int = 300
+    steps: int = setting(300, least=1)
     seed: int = 0
 
 
 @dataclass(frozen=True)
-class Embed(Resumable, Encoder):
-    """Embed. Writes the buffer as safetensors shards and a manifest.
+class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
+    """Embed a corpus once, into a buffer that later jobs reuse.
+
+    It writes the buffer as safetensors shards and a manifest.
 
     Args:
-        data: Dataset in any format that unstale reads, a hub name, or docstrings.
         dtype: Precision of the embeddings: float32, float16 for half the size, or int8 with a
             scale for each row for a quarter.
         shard_rows: Targets in one shard. An interruption costs at most one shard.
         tokens_per_batch: Largest number of tokens in one forward pass.
     """
 
-    data: str = "docstrings"
     dtype: Precision = "float32"
-    shard_rows: int = 16_384
-    tokens_per_batch: int = 16_384
+    shard_rows: int = setting(16_384, least=1)
+    tokens_per_batch: int = setting(16_384, least=1)
 
 
 @dataclass(frozen=True)
-class Evaluate(Output, Encoder):
-    """Evaluate. Writes results.json with an entry and a TREC run file for each dataset.
+class EvaluateFlags(OutputFlags, EncoderFlags):
+    """Measure a model on a dataset: recall, MRR, nDCG.
+
+    It writes results.json with an entry and a TREC run file for each dataset.
 
     Args:
         data: One or several datasets in any format that unstale reads, hub names, or docstrings.
@@ -170,61 +215,35 @@ class Evaluate(Output, Encoder):
 
 
 @dataclass(frozen=True)
-class Search:
-    """Search. The corpus is embedded with the trained model once, and kept in the run folder.
+class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
+    """Mine hard negatives with a model or a run, and write them in any format.
+
+    It writes every split and the whole corpus, the mined negatives with one split.
 
     Args:
-        query: What to look for.
-        run: A run folder that `unstale demo` or `unstale train` wrote.
-        k: How many targets to show.
-        width: Characters of each target to show.
+        data: Dataset in any format that unstale reads, a hub name, or a built-in set. Default
+            with --run: the data of the run.
+        split: Split whose queries to mine for.
+        run: Mine with the corrected embeddings of a training run; the model is the run's. With
+            --model RUN/model the targets are embedded anew instead.
+        hard_negatives: Negatives to mine for each query.
+        format: Format to write; see `unstale convert`. csv, jsonl, parquet and hf have a row of
+            query, positive, negative_1, ... for each pair.
     """
 
-    query: str
-    run: str = "runs/demo"
-    k: int = 5
-    width: int = 300
+    data: str = ""
+    split: str = "train"
+    run: str | None = None
+    hard_negatives: int = setting(4, least=1)
+    format: str = "jsonl"
+    buffer: str | None = None
 
 
 @dataclass(frozen=True)
-class Report:
-    """Report. Writes report.html into the run folder: one file, no script, nothing loaded.
+class ConvertFlags(OutputFlags):
+    """Write a dataset in another format.
 
-    Args:
-        run: A run folder with a results.json.
-    """
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Run a study. Writes results.json, and figure.png or table.md where there is one.
-
-    Args:
-        name: Name of the study. An unknown name lists them all.
-        output: Folder for the results. Default: runs/NAME.
-        overwrite: Replace a folder that an earlier unstale command wrote.
-        resume: Resume an interrupted study: what was embedded or trained is kept.
-        seed: Random seed. Default: 0. A grid of trainings takes `--set.seeds 0,1`.
-        data: Dataset in any format that unstale reads, for the studies on real data.
-        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
-        set: Any other setting of the study, e.g. `--set.epochs 100`.
-    """
-
-    name: str
-    output: str = ""
-    overwrite: bool = False
-    resume: bool = False
-    seed: int | None = None
-    data: str | None = None
-    train: dict[str, Any] = field(default_factory=dict)
-    set: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Convert(Output):
-    """Convert. Says what the new format has no place for.
+    It says what the new format has no place for.
 
     Args:
         data: Dataset to convert: [FORMAT:]PATH[:ROLE=COLUMN,...], a hub name, or a built-in set.
@@ -236,26 +255,24 @@ class Convert(Output):
     to: str = "beir"
 
 
-@dataclass(frozen=True)
-class Mine(Output, FilterSettings, Encoder):
-    """Mine. Writes every split and the whole corpus, the mined negatives with one split.
+@dataclass(frozen=True, kw_only=True)
+class ExperimentFlags(ResumeFlags):
+    """Run one of the paper's studies, by name.
+
+    It writes results.json, and figure.png or table.md where there is one.
 
     Args:
-        data: Dataset in any format that unstale reads, a hub name, or a built-in set. Default
-            with --run: the data of the run.
-        split: Split whose queries to mine for.
-        run: Mine with the corrected embeddings of a training run; the model is the run's. With
-            --model RUN/model the targets are embedded anew instead.
-        hard_negatives: Negatives to mine for each query.
-        format: Format to write; see `unstale convert`. csv, jsonl, parquet and hf have a row of
-            query, positive, negative_1, ... for each pair.
-        buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
-            must be the same.
+        name: Name of the study. An unknown name lists them all.
+        output: Folder for the results. Default: runs/NAME.
+        resume: Resume an interrupted study: what was embedded or trained is kept.
+        seed: Random seed. Default: 0. A grid of trainings takes `--set.seeds 0,1`.
+        data: Dataset in any format that unstale reads, for the studies on real data.
+        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
+        set: Any other setting of the study, e.g. `--set.epochs 100`.
     """
 
-    data: str = ""
-    split: str = "train"
-    run: str | None = None
-    hard_negatives: int = 4
-    format: str = "jsonl"
-    buffer: str | None = None
+    name: str
+    seed: int | None = None
+    data: str | None = None
+    train: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = field(default_factory=dict)

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from unstale.cli.options import Encoder, Output
+from unstale.cli.options import EncoderFlags, OutputFlags
 from unstale.migration.settings import MigrateSettings
 
 
 @dataclass(frozen=True)
-class Correct(Output, Encoder, MigrateSettings):
-    """Correct. Writes the new vectors in the old ones' format, results.json, curve.svg, a verdict.
+class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
+    """Bring old vectors up to date with a new encoder by embedding only a sample.
+
+    It writes the new vectors in the format of the old ones, results.json and curve.svg.
 
     Args:
         vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer

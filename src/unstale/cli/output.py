@@ -1,99 +1,89 @@
-"""One way to write a run folder: check everything, begin, work, finish."""
+"""One way to write a run folder: check everything, begin, work, finish.
 
+A folder in use is refused, and only what unstale wrote is replaced.
+"""
+
+import logging
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from unstale.cli.config import CONFIG, changed_flags, paths_read, place_of, save_config, written_by
 from unstale.cli.flags import flag_values
-from unstale.cli.folders import abandon, is_finished, open_output, save_config
-from unstale.cli.options import Output
+from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
-from unstale.files import atomic_folder
-from unstale.integrity import seal
+from unstale.files import atomic_folder, sweep
+from unstale.integrity import SEAL, check_seal, seal
+from unstale.locks import LOCK, hold
 from unstale.results import RunResult, write_results
+
+_LOG = logging.getLogger(__name__)
+_MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
 
 
 @contextmanager
-def run_folder(
-    command: str, chosen: Output, *, needs: Sequence[str | Path | None] = ()
-) -> Iterator["RunFolder"]:
+def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     """Check the output folder of a command, and yield it; nothing is touched before `begin`.
 
-    A folder in which bad input stopped a command before anything was made is emptied again, so
-    that the corrected command can have it.
+    A folder that is about to be replaced may hold nothing that the command reads, by its flags.
+    One in which bad input stopped a command before anything was made is emptied again, so that
+    the corrected command can have it.
 
     Example:
-        def run(chosen: Evaluate) -> None:
-            with run_folder("evaluate", chosen, needs=(chosen.data,)) as run:
+        def run(chosen: EvaluateFlags) -> None:
+            with run_folder("evaluate", chosen) as run:
                 dataset = load_dataset(chosen.data)  # what can be refused is refused here
                 output = run.begin()
                 result = measure(dataset, output)
                 run.finish(dataset.counts, [result])
-
-    Args:
-        command: The name of the command.
-        chosen: Its flags.
-        needs: Paths that it reads: none may lie in a folder that is about to be replaced.
     """
-    run = RunFolder(command, chosen, needs)
+    run = RunFolder(command, chosen)
     try:
         yield run
     except InputError:
-        if run.begun and rank() == 0:
-            abandon(run.path)
+        made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK)]
+        if run.begun and not made and rank() == 0:
+            _empty(run.path)
         raise
 
 
 @final
 class RunFolder:
-    """The output folder of a command, from its checks to its seal.
+    """The output folder of a command, from its checks to its seal; see `run_folder`.
 
     Of several processes the first alone writes the flags, the results and the seal.
-
-    Args:
-        command: The name of the command.
-        chosen: Its flags.
-        needs: Paths that it reads.
     """
 
-    def __init__(self, command: str, chosen: Output, needs: Sequence[str | Path | None]) -> None:
+    def __init__(self, command: str, chosen: OutputFlags) -> None:
         self.path = Path(chosen.output)
         self.begun = False
         self._command = command
         self._chosen = chosen
-        self._resume = bool(flag_values(chosen).get("resume"))  # some commands have no such flag
-        self.finished = self._resume and is_finished(command, chosen)  # which prints it
+        self.finished = is_finished(command, chosen)  # which prints it
         if not self.finished:
-            self._open(dry=True, needs=needs)
+            open_output(chosen, dry=True)
 
-    def begin(self, chosen: Output | None = None) -> Path:
-        """Create, empty or reopen the folder, lock it, and save the flags.
+    def begin(self, chosen: OutputFlags | None = None) -> Path:
+        """Create, empty or reopen the folder, lock it, save the flags, and return its path.
 
-        Args:
-            chosen: The flags to save, if some were settled since the checks.
-
-        Returns:
-            The folder.
+        `chosen` are the flags to save, if some were settled since the checks.
         """
         if rank() == 0:
-            self._open()
+            open_output(self._chosen)
             save_config(self.path, self._command, chosen or self._chosen)
         self.begun = True
         barrier()
         return self.path
 
     def finish(
-        self,
-        data: Mapping[str, Any],
-        runs: Sequence[RunResult],
-        summary: Mapping[str, Any] | None = None,
-        average: Mapping[str, float] | None = None,
+        self, data: Mapping[str, Any], runs: Sequence[RunResult], **more: Mapping[str, Any]
     ) -> None:
         """Write results.json, then the seal: a folder that has it is finished."""
         if rank() == 0:
-            write_results(self.path, data, runs, summary, average)
+            write_results(self.path, data, runs, **more)
             seal(self.path)
 
     @contextmanager
@@ -107,11 +97,68 @@ class RunFolder:
             yield folder
             save_config(folder, self._command, self._chosen)
 
-    def _open(self, *, dry: bool = False, needs: Sequence[str | Path | None] = ()) -> None:
-        open_output(
-            self._chosen.output,
-            overwrite=self._chosen.overwrite,
-            resume=self._resume,
-            dry=dry,
-            needs=needs,
-        )
+
+def open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
+    """Return the folder to write to, made if need be; refuse one that holds something else.
+
+    `dry` only checks, so that a command can refuse before long work and touch nothing.
+    """
+    if not chosen.output:
+        raise InputError("--output is required: a folder for the results")
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder} is a file")
+    ours = written_by(folder, "")
+    used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite exclude each other")
+    if resume and not ours:
+        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
+    if used and not (overwrite or resume):
+        raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
+    if used and overwrite and not ours:
+        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+    for read in paths_read(chosen) if used and overwrite else ():
+        place = place_of(read).resolve()
+        if place.exists() and place.is_relative_to(folder.resolve()):
+            raise InputError(f"--overwrite would delete {read}, which this command reads")
+    if dry:
+        return folder
+    hold(folder)
+    if used and overwrite:
+        _empty(folder)
+    if resume:
+        sweep(folder)
+        (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
+    return folder
+
+
+def is_finished(command: str, chosen: OutputFlags) -> bool:
+    """Tell, and say, that a run has nothing left to resume.
+
+    A finished comparison may be given more to compare. A run that lost files since is resumed.
+    """
+    folder = Path(chosen.output)
+    if not _resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
+        return False
+    if changed_flags(folder, chosen) & _MORE:
+        return False
+    try:
+        check_seal(folder, full=False)
+    except InputError as flaw:
+        _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
+        return False
+    print(f"{folder} is finished: nothing is left to do")
+    return True
+
+
+def _resumes(chosen: OutputFlags) -> bool:
+    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from unstale.buffer.stored import DTYPES
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options_care import Plan
+from unstale.cli.options_inspect import PlanFlags
 from unstale.encoders.embed import dimension
 from unstale.errors import InputError
 from unstale.files import write_json
@@ -20,9 +20,10 @@ _QUIET = 0.5  # by how much timings of the same work may differ before a plan is
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
 
 
-def run(chosen: Plan) -> None:
+def run(chosen: PlanFlags) -> None:
     """Measure the machine, unless its speed is given, and print what a run would cost."""
-    _check(chosen)
+    if chosen.flops is not None and chosen.parameters is None:
+        raise InputError("--flops needs --parameters and --dim beside it")
     job, rates, limit = _job(chosen)
     strategies = priced(chosen.hard_negatives, chosen.uniform_negatives)
     found = costs(job, rates, strategies)
@@ -31,9 +32,8 @@ def run(chosen: Plan) -> None:
         f"{job.candidates} candidates, {job.devices} device(s)"
     )
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    columns = "strategy search TFLOP s/step embed run GB MB".split()
-    for name in columns:
-        table.add_column(name, justify="left" if name in columns[:2] else "right")
+    for name in "strategy search TFLOP s/step embed run GB MB".split():
+        table.add_column(name, justify="left" if name in ("strategy", "search") else "right")
     for cost in found:
         fits = limit is None or cost.memory <= limit
         table.add_row(*_row(cost, chosen.steps), style=None if fits else "dim")
@@ -47,16 +47,6 @@ def run(chosen: Plan) -> None:
         write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
 
 
-def _check(chosen: Plan) -> None:
-    numbers = {"targets": chosen.targets, "steps": chosen.steps, "batch-size": chosen.batch_size}
-    numbers |= {"devices": chosen.devices, "corrector-hidden": chosen.corrector_hidden}
-    for name, value in numbers.items():
-        if value < 1:
-            raise InputError(f"--{name} must be at least 1, not {value}")
-    if chosen.flops is not None and (chosen.flops <= 0 or not chosen.parameters):
-        raise InputError("--flops needs to be above 0, with --parameters and --dim beside it")
-
-
 def _advice(best: Cost | None, limit: float | None) -> str:
     """Say what to choose, and how to learn what does not fit if no memory was given."""
     size = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
@@ -66,7 +56,7 @@ def _advice(best: Cost | None, limit: float | None) -> str:
     return f"choose: {best.strategy}, {best.search} search, for {size} a device{hint}"
 
 
-def _job(chosen: Plan) -> tuple[Job, Rates, float | None]:
+def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
     """Describe the work, and the machine as measured or as given; and its memory in bytes."""
     limit = chosen.device_memory * 1e9 if chosen.device_memory else None
     shape = {

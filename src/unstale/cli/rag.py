@@ -1,12 +1,17 @@
 """`unstale rag`."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options_rag import Rag
+from unstale.cli.options import RagFlags
 from unstale.cli.output import run_folder
-from unstale.cli.train import check_trainer, warn
+from unstale.cli.train import Start, check_each, check_trainer
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
 from unstale.rag.check import check_rag, find_rag_strategy
@@ -17,38 +22,50 @@ from unstale.rag.reader import Reader, load_reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.report.table import print_runs
-from unstale.results import RESULTS
+from unstale.results import RESULTS, RunResult
+from unstale.training.settings import Checked
 
 
-def run(chosen: Rag) -> None:
+def run(chosen: RagFlags) -> None:
     """Check everything, train retriever and reader, and write the results."""
     start(chosen.device)
-    check_trainer(chosen.trainer, TrainingArguments)
-    needs = (chosen.data, chosen.retriever, chosen.reader, chosen.buffer)
-    with run_folder("rag", chosen, needs=needs) as folder:
+    with run_folder("rag", chosen) as folder:
         if folder.finished:
             return
-        strategy, settings = find_rag_strategy(chosen.strategy), taken_from(RagSettings, chosen)
-        with first_alone():
-            questions = load_questions(chosen.data, progress=rank() == 0)
-        retriever = open_encoder(chosen, dropout=chosen.dropout)
-        reader = open_reader(chosen, questions, retriever)
-        checked = check_rag(settings, questions, retriever, reader)
-        warn(settings, [strategy])
+        ready = prepare_rag(chosen, [chosen.strategy])
         output = folder.begin()
-        result = train_rag_checked(
-            questions, retriever, reader, output, checked, resume=chosen.resume
-        )
-        folder.finish(questions.counts, [result])
+        result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
+        folder.finish(ready.counts, [result])
     if rank() > 0:
         return
-    title = f"{questions.dataset.name}, {chosen.eval_split} split, in percent"
-    print_runs([result], title=title)
+    print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
     print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
     print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 
 
-def open_reader(chosen: Rag, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
+def prepare_rag(chosen: RagFlags, strategies: Sequence[str]) -> Start:
+    """Check everything for Algorithm 2, with each of some strategies."""
+    check_trainer(chosen.trainer, TrainingArguments)
+    for name in strategies:
+        find_rag_strategy(name)
+    with first_alone():
+        questions = load_questions(chosen.data, progress=rank() == 0)
+
+    def load(seed: int) -> tuple[SentenceTransformer, Reader]:
+        retriever = open_encoder(chosen, dropout=chosen.dropout)
+        return retriever, open_reader(replace(chosen, seed=seed), questions, retriever)
+
+    def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
+        retriever, reader = models
+        return train_rag_checked(questions, retriever, reader, folder, own, resume=resume)
+
+    models = load(chosen.seed)
+    settings = taken_from(RagSettings, chosen)
+    checked = check_each(strategies, settings, lambda s, k: check_rag(s, questions, *models, k))
+    return Start(questions.dataset, questions.counts, models, checked, load, train)
+
+
+def open_reader(chosen: RagFlags, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:
     """Load the reader that the flags describe, on the retriever's device."""
     limits = {"max_length": chosen.reader_max_length, "answer_length": chosen.answer_length}
     if chosen.reader == "tiny":

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unstale.cli import options
-from unstale.cli.flags import local_flags
-from unstale.cli.folders import CONFIG, read_config
-from unstale.cli.options_rag import Rag
+from unstale.cli.config import CONFIG, read_config
+from unstale.cli.flags import marked_flags
+from unstale.cli.options import CompareFlags, RagFlags
+from unstale.cli.options_inspect import ReportFlags
 from unstale.errors import InputError
 from unstale.report.page import write_page
 
 # Matters of one machine, which a reader does not need; the strategy stands in the results.
-HIDDEN = local_flags(options.Compare) | local_flags(Rag) | {"strategy", "rag"}
+HIDDEN = marked_flags(CompareFlags, "local") | marked_flags(RagFlags, "local") | {"strategy", "rag"}
 
 
-def run(chosen: options.Report) -> None:
+def run(chosen: ReportFlags) -> None:
     """Write the page of a run, and say where it is."""
     folder = Path(chosen.run)
     if not folder.is_dir():

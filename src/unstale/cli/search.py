@@ -1,51 +1,60 @@
 """`unstale search`."""
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+from jaxtyping import Int
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unstale.cli import options
-from unstale.cli.run_folder import finished_config, open_index, open_trained
-from unstale.data.load import load_dataset
+from unstale.cli.finished import FinishedRun
+from unstale.cli.options_inspect import SearchFlags
+from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries
 from unstale.errors import InputError
 from unstale.search.exact import Exact
 
 
-def run(chosen: options.Search) -> None:
+def run(chosen: SearchFlags) -> None:
     """Answer one query from a run's model and corpus."""
-    folder = Path(chosen.run)
     if not chosen.query.strip():
         raise InputError("the query is empty")
-    config = finished_config(folder)
-    dataset = load_dataset(config["data"])
-    if not 1 <= chosen.k <= len(dataset.targets):
+    finished = FinishedRun.open(chosen.run)
+    dataset = finished.load_data()
+    if chosen.k > len(dataset.targets):
         raise InputError(f"cannot show {chosen.k} of {len(dataset.targets)} targets")
-    model = open_trained(folder, config)
-    buffer = open_index(folder, model, dataset)
+    model = finished.load_trained()
+    buffer = finished.open_index(model, dataset)
     best = Exact(buffer).top_k(embed_queries(model, [chosen.query]), chosen.k)
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True, title=chosen.query, title_justify="left")
-    for name in ("rank", "score", "id"):
-        table.add_column(name, justify="right" if name != "id" else "left")
+    scores = [f"{score:.3f}" for score in best.scores[0].tolist()]
+    ranks = [str(rank) for rank in range(1, len(scores) + 1)]
+    columns = {"rank": ranks, "score": scores}
+    print_targets(dataset, best.rows[0].numpy(), columns, width=chosen.width, title=chosen.query)
+
+
+def print_targets(
+    dataset: RetrievalDataset,
+    rows: Int[np.ndarray, " k"],
+    columns: Mapping[str, Sequence[str]],
+    *,
+    width: int,
+    title: str | None = None,
+) -> None:
+    """Print a table of targets, with columns of numbers before them."""
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True, title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="right")
+    table.add_column("id")
     table.add_column("target", ratio=1)
-    rows = best.rows[0].numpy()
-    for rank, (score, key, text) in enumerate(
-        zip(
-            best.scores[0].tolist(),
-            dataset.target_ids.take(rows),
-            dataset.targets.take(rows),
-            strict=True,
-        ),
-        1,
-    ):
-        table.add_row(str(rank), f"{score:.3f}", Text(key), Text(shorten(text, chosen.width)))
+    found = zip(dataset.target_ids.take(rows), dataset.targets.take(rows), strict=True)
+    for *numbers, (key, text) in zip(*columns.values(), found, strict=True):
+        table.add_row(*numbers, Text(key), Text(_shorten(text, width)))
     Console().print(table)
 
 
-def shorten(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     """Cut a long target, and show control characters instead of obeying them."""
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     return shown if len(shown) <= width else f"{shown[: width - 1]}…"

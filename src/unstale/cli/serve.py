@@ -2,32 +2,25 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.embed import open_or_embed
 from unstale.buffer.fingerprint import fingerprint
-from unstale.cli.options_care import Serve
-from unstale.cli.run_folder import finished_config, is_rag, open_asker, open_index, open_trained
+from unstale.cli.finished import FinishedRun
+from unstale.cli.options_inspect import ServeFlags
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.load import load_dataset
-from unstale.encoders.load import default_towers, load_encoder
-from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.rag.load import load_questions
 from unstale.serve.page import Page
 from unstale.serve.server import listen
 from unstale.serve.sides import Side
 
 _BEFORE = "index-before"  # the corpus as the encoder embedded it before training
 _EXAMPLES = 5
-_SHAPE = "layers query_prompt target_prompt query_max_length target_max_length device".split()
 
 
-def run(chosen: Serve) -> None:
+def run(chosen: ServeFlags) -> None:
     """Load both models, listen, and answer until stopped."""
     with listen(chosen.host, chosen.port) as server:  # first: a port in use is said at once
         server.page = open_page(chosen)
@@ -41,51 +34,37 @@ def run(chosen: Serve) -> None:
             print("stopped")
 
 
-def open_page(chosen: Serve) -> Page:
+def open_page(chosen: ServeFlags) -> Page:
     """Load everything that the page shows of a run."""
-    folder = Path(chosen.run)
-    config = finished_config(folder)
-    rag = is_rag(folder)
-    dataset = load_questions(config["data"]).dataset if rag else load_dataset(config["data"])
-    if chosen.k < 1:
-        raise InputError(f"cannot show {chosen.k} targets")
-    trained, base = open_trained(folder, config), _open_base(config)
+    finished = FinishedRun.open(chosen.run)
+    dataset = finished.load_data()
+    trained, base = finished.load_trained(), finished.load_base()
     return Page(
-        folder.resolve().name,
+        finished.folder.resolve().name,
         dataset,
-        Side(base, _before(folder, config, base, dataset)),
-        Side(trained, open_index(folder, trained, dataset)),
-        open_asker(folder, config, trained, dataset) if rag else None,
-        _examples(dataset, str(config.get("eval_split", "test"))),
+        Side(base, _before(finished, base, dataset)),
+        Side(trained, finished.open_index(trained, dataset)),
+        finished.open_asker(trained, dataset) if finished.answers else None,
+        _examples(dataset, str(finished.config.get("eval_split", "test"))),
         chosen.k,
     )
 
 
-def _open_base(config: dict[str, Any]) -> SentenceTransformer:
-    """Load the encoder that the run started from, in the shape that it was trained in."""
-    name = str(config.get("retriever") or config.get("model"))
-    shape: dict[str, Any] = {key: config.get(key) for key in _SHAPE}
-    towers = config.get("towers") or default_towers(name)
-    trusted = bool(config.get("trust_remote_code"))
-    return load_encoder(name, towers=towers, trust_remote_code=trusted, **shape)
-
-
 def _before(
-    folder: Path, config: dict[str, Any], model: SentenceTransformer, dataset: RetrievalDataset
+    finished: FinishedRun, model: SentenceTransformer, dataset: RetrievalDataset
 ) -> TargetBuffer:
     """Open the buffer that the run embedded at its start, or embed the corpus once more."""
-    made_by = fingerprint(model, dataset.targets)
+    folder, made_by = finished.folder, fingerprint(model, dataset.targets)
     owner = folder.resolve().parent.parent  # of a comparison's cell
     places = [folder / "buffer", folder / "stale" / "buffer", owner / "buffer"]
-    if config.get("buffer"):
-        places.insert(0, Path(config["buffer"]))
+    if finished.config.get("buffer"):
+        places.insert(0, Path(finished.config["buffer"]))
     for place in places:
         try:
             return TargetBuffer.open(place, made_by)
         except InputError:
             continue  # not there, or not of this model
-    tokens = target_tokens(model, dataset)
-    return open_or_embed(model, tokens, made_by, None, folder / _BEFORE)[0]
+    return finished.open_index(model, dataset, _BEFORE)
 
 
 def _examples(dataset: RetrievalDataset, split: str) -> list[str]:

@@ -1,26 +1,28 @@
 """`unstale train`."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, final
 
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import TrainingArguments
 
-from unstale.cli import options
 from unstale.cli.encoder import open_encoder
+from unstale.cli.options import TrainFlags
 from unstale.cli.output import run_folder
+from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
 from unstale.errors import InputError
 from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy
 from unstale.report.table import print_runs
-from unstale.results import RESULTS
+from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
 from unstale.training.job import train_checked
-from unstale.training.settings import TrainSettings, without_effect
+from unstale.training.settings import Checked, TrainSettings, without_effect
 
 _LOG = logging.getLogger(__name__)
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
@@ -32,26 +34,75 @@ _OURS = {
 }
 
 
-def run(chosen: options.Train) -> None:
+@final
+@dataclass(frozen=True)
+class Start:
+    """What trainings on the same data begin with, checked.
+
+    Args:
+        dataset: Queries, targets and judgements.
+        counts: What results.json says of the data.
+        models: The encoder, and the reader if there is one, as they were checked.
+        checked: The settings with each strategy.
+        load: Loads such models anew, for a seed.
+        train: Trains models with settings in a folder, anew or resumed.
+    """
+
+    dataset: RetrievalDataset
+    counts: dict[str, int | str]
+    models: tuple[Any, ...]
+    checked: Mapping[str, Checked[Any]]
+    load: Callable[[int], tuple[Any, ...]]
+    train: Callable[[Checked[Any], tuple[Any, ...], Path, bool], RunResult]
+
+
+def run(chosen: TrainFlags) -> None:
     """Check everything, train, and write the results."""
     start(chosen.device)
-    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    needs = (chosen.data, chosen.model, chosen.buffer)
-    with run_folder("train", chosen, needs=needs) as folder:
+    with run_folder("train", chosen) as folder:
         if folder.finished:
             return
-        strategy, settings = find_strategy(chosen.strategy), taken_from(TrainSettings, chosen)
-        with first_alone():
-            dataset = load_dataset(chosen.data, progress=rank() == 0)
-        model = open_encoder(chosen, dropout=chosen.dropout)
-        checked = settings.check(dataset, model)
-        warn(settings, [strategy])
+        ready = prepare(chosen, [chosen.strategy])
         output = folder.begin()
-        result = train_checked(dataset, model, output, checked, resume=chosen.resume)
-        folder.finish(dataset.counts, [result])
+        result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
+        folder.finish(ready.counts, [result])
     if rank() == 0:
-        print_runs([result], title=f"{dataset.name}, {chosen.eval_split} split, in percent")
+        print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
         print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+
+
+def prepare(chosen: TrainFlags, strategies: Sequence[str]) -> Start:
+    """Check everything for Algorithm 1, with each of some strategies."""
+    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
+    for name in strategies:
+        find_strategy(name)
+    with first_alone():
+        dataset = load_dataset(chosen.data, progress=rank() == 0)
+
+    def load(_: int) -> tuple[SentenceTransformer]:
+        return (open_encoder(chosen, dropout=chosen.dropout),)
+
+    def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
+        return train_checked(dataset, models[0], folder, own, resume=resume)
+
+    models = load(chosen.seed)
+    settings = taken_from(TrainSettings, chosen)
+    checked = check_each(strategies, settings, lambda s, known: s.check(dataset, *models, known))
+    return Start(dataset, dataset.counts, models, checked, load, train)
+
+
+def check_each(
+    strategies: Sequence[str],
+    settings: MiningSettings,
+    check: Callable[[Any, Checked[Any] | None], Checked[Any]],
+) -> dict[str, Checked[Any]]:
+    """Check the settings with each strategy; what the first check found out serves the others."""
+    checked: dict[str, Checked[Any]] = {}
+    for name in strategies:
+        known = next(iter(checked.values()), None)
+        checked[name] = check(replace(settings, strategy=name), known)
+    warn(settings, [each.strategy for each in checked.values()])
+    return checked
 
 
 def warn(settings: MiningSettings, strategies: Sequence[Strategy]) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from unstale.buffer.buffer import check_shards
-from unstale.cli import options_care
+from unstale.cli.options_inspect import VerifyFlags
 from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL, check_seal
 
 
-def run(chosen: options_care.Verify) -> None:
+def run(chosen: VerifyFlags) -> None:
     """Check everything that has a manifest, and fail if anything is not as it was written."""
     top = Path(chosen.path)
     if not top.is_dir():
@@ -31,10 +31,9 @@ def run(chosen: options_care.Verify) -> None:
 
 
 def _manifests(top: Path) -> list[tuple[Path, Callable[[Path], int]]]:
-    """List the folders that can be checked, with the check for each."""
-    found: list[tuple[Path, Callable[[Path], int]]] = []
-    for path in sorted([*top.rglob(SEAL), *top.rglob(BUFFER)]):
-        if any(part.startswith(".") for part in path.relative_to(top).parts):
-            continue  # being written, or left by a kill
-        found.append((path.parent, check_seal if path.name == SEAL else check_shards))
-    return found
+    """List the folders that can be checked, with the check for each; a hidden one is unfinished."""
+    return [
+        (path.parent, check_seal if path.name == SEAL else check_shards)
+        for path in sorted([*top.rglob(SEAL), *top.rglob(BUFFER)])
+        if not any(part.startswith(".") for part in path.relative_to(top).parts)
+    ]

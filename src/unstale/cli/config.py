@@ -1,0 +1,104 @@
+"""The flags of a run, as its folder keeps them: config.yaml, in the form that `--config` reads."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from unstale.cli.flags import flag_values, marked_flags
+from unstale.declare import flag
+from unstale.errors import InputError
+from unstale.files import atomic_file
+
+CONFIG = "config.yaml"
+_MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
+
+# What the parser lets through of tags and numbers that make no sense.
+_ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_PATHS = set("data model retriever reader buffer vectors run".split())  # or names
+
+
+def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Write the resolved flags.
+
+    Resuming with other flags than a run began with would mix two experiments: it is refused.
+    """
+    if flag_values(chosen).get("resume") and (folder / CONFIG).exists():
+        changed_flags(folder, chosen)
+    with atomic_file(folder / CONFIG) as temporary:
+        values = yaml.safe_dump(_values(chosen), sort_keys=False)
+        temporary.write_text(f"{_MARK}{command}\n{values}", "utf-8")
+
+
+def written_by(folder: Path, command: str) -> bool:
+    """Tell whether a command of unstale wrote a folder; "" stands for any."""
+    config = folder / CONFIG
+    if not config.is_file():
+        return False
+    with config.open("rb") as file:
+        return file.readline(200).startswith(f"{_MARK}{command}".encode())
+
+
+def changed_flags(folder: Path, chosen: Any) -> set[str]:  # noqa: ANN401 - a dataclass
+    """Name the flags that are not those a run began with; refuse what its results depend on."""
+    values, before = _values(chosen), _absolute(read_config(folder))
+    changed = {key for key in values if key in before and before[key] != values[key]}
+    for key in sorted(changed - marked_flags(type(chosen), "changeable")):
+        raise InputError(
+            f"cannot resume {folder} with {flag(key)} {values[key]}: it began with {before[key]}"
+        )
+    return changed
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the flags that a command was given, from its output folder."""
+    return read_flags(folder / CONFIG)
+
+
+def read_flags(path: Path) -> dict[str, Any]:
+    """Read a YAML file of flags."""
+    try:
+        values = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, *_ODD) as error:
+        raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold flags and their values, `steps: 300`")
+    for key in values:
+        if not isinstance(key, str):
+            raise InputError(f"{path}: a flag has a name, not {key!r}")
+    return values
+
+
+def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
+    """List what a command reads, by its flags: paths, or names."""
+    given = [value for name, value in flag_values(chosen).items() if name in _PATHS and value]
+    lists = (value if isinstance(value, list) else [str(value)] for value in given)
+    return list(chain.from_iterable(lists))
+
+
+def place_of(name: str) -> Path:
+    """Return the path in a name of data, a model or a buffer."""
+    from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
+
+    return parse_name(name)[1].path
+
+
+def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    flags = {k: v for k, v in flag_values(chosen).items() if k not in ("overwrite", "resume")}
+    # YAML has lists alone: a tuple would differ from what is read back.
+    return _absolute({k: list(v) if isinstance(v, tuple) else v for k, v in flags.items()})
+
+
+def _absolute(values: dict[str, Any]) -> dict[str, Any]:
+    """Make paths absolute, so that a run can be resumed from any folder."""
+    return {k: _absolute_name(v) if k in _PATHS else v for k, v in values.items()}
+
+
+def _absolute_name(name: Any) -> Any:  # noqa: ANN401 - a name, a list of them, or what YAML held
+    """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
+    if isinstance(name, list):
+        return [_absolute_name(each) for each in name]
+    if not isinstance(name, str) or not name or not (place := place_of(name)).exists():
+        return name
+    return name.replace(str(place), str(place.resolve()), 1)

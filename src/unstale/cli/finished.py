@@ -1,0 +1,140 @@
+"""What a finished training run knows: its flags, its data, its stale buffer, its corrector."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.embed import open_or_embed
+from unstale.buffer.fingerprint import fingerprint
+from unstale.cli.config import CONFIG, read_config
+from unstale.cli.encoder import open_encoder
+from unstale.cli.options import EncoderFlags, ShapeFlags
+from unstale.corrector.network import Corrector
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.load import load_dataset
+from unstale.encoders.load import load_encoder
+from unstale.encoders.tokenise import target_tokens
+from unstale.errors import InputError
+from unstale.rag.ask import Asker
+from unstale.rag.job import ANSWERING
+from unstale.rag.load import load_questions
+from unstale.rag.reader import load_reader
+
+WEIGHTS = "corrector.safetensors"
+INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
+
+
+@final
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has a model, with the flags that it was given."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str) -> "FinishedRun":
+        """Read the flags of a run; those of a comparison's cell are its comparison's."""
+        folder = Path(path)
+        if not (folder / "model").is_dir():
+            cells = sorted(str(path.parent) for path in (folder / "cells").glob("*/model"))
+            if cells:
+                rule = f"name one of its cells, e.g. {cells[0]}"
+                raise InputError(f"{folder} is a comparison; {rule}")
+            raise InputError(f"{folder} is not a finished training run (no model/)")
+        owner = folder
+        if not (folder / CONFIG).is_file() and folder.resolve().parent.name == "cells":
+            owner = folder.resolve().parent.parent
+        if not (owner / CONFIG).is_file():
+            raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
+        return cls(folder, _config_with_data(owner))
+
+    @property
+    def answers(self) -> bool:
+        """Tell whether the run has a reader that answers."""
+        return (self.folder / ANSWERING).is_file()
+
+    def load_data(self) -> RetrievalDataset:
+        """Load the data that the run was trained on."""
+        data = self.config["data"]
+        return load_questions(data).dataset if self.answers else load_dataset(data)
+
+    def load_trained(self) -> SentenceTransformer:
+        """Load the encoder that the run trained."""
+        return load_encoder(str(self.folder / "model"), **self._machine)
+
+    def load_base(self) -> SentenceTransformer:
+        """Load the encoder that the run started from, in the shape that it was trained in."""
+        name = str(self.config.get("retriever") or self.config.get("model"))
+        shape: dict[str, Any] = {f.name: self.config.get(f.name) for f in fields(ShapeFlags)}
+        return open_encoder(EncoderFlags(model=name, **shape | self._machine))
+
+    def open_index(
+        self, model: SentenceTransformer, dataset: RetrievalDataset, name: str = INDEX
+    ) -> TargetBuffer:
+        """Open the corpus as one of the run's encoders embeds it, or embed it once."""
+        made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
+        return open_or_embed(model, tokens, made_by, None, self.folder / name)[0]
+
+    def open_asker(self, model: SentenceTransformer, dataset: RetrievalDataset) -> Asker:
+        """Load what `unstale rag` trained: the reader, and the corpus if it retrieves."""
+        how = json.loads((self.folder / ANSWERING).read_text("utf-8"))
+        reader = load_reader(
+            str(self.folder / "reader"),
+            max_length=how["max_length"],
+            answer_length=how["answer_length"],
+            **self._machine | {"device": model.device},
+        ).eval()
+        buffer = self.open_index(model, dataset) if how["k"] else None
+        return Asker(model, reader, dataset, buffer, how)
+
+    @property
+    def _machine(self) -> dict[str, Any]:
+        trusted = bool(self.config.get("trust_remote_code"))
+        return {"device": self.config.get("device"), "trust_remote_code": trusted}
+
+
+class RunParts(NamedTuple):
+    """Where the parts of a run are."""
+
+    data: str
+    model: str
+    buffer: str
+
+
+def run_parts(run: str) -> RunParts:
+    """Find the data, the trained encoder and the stale buffer of a run that has a corrector."""
+    folder = Path(run)
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
+        raise InputError(f"{folder} is not a finished run with a corrector")
+    config = _config_with_data(folder)
+    buffer = str(config.get("buffer") or folder / "buffer")
+    return RunParts(config["data"], str(folder / "model"), buffer)
+
+
+def run_corrector(run: str, width: int) -> Corrector:
+    """Load the corrector of a run, for vectors of a width."""
+    path = Path(run) / WEIGHTS
+    state = load_file(path)
+    layers = {f"layers.{k.split('layers.')[1]}": v for k, v in state.items() if "layers." in k}
+    if not layers:
+        raise InputError(f"{path} holds no corrector")
+    hidden = [len(layers[f"layers.{i}.weight"]) for i in range(len(layers) // 2 - 1)]
+    found = layers["layers.0.weight"].shape[1]
+    if found != width:
+        raise InputError(f"{path} takes vectors of width {found}, not {width}")
+    corrector = Corrector(found, hidden)
+    corrector.load_state_dict(layers)
+    return corrector.eval()
+
+
+def _config_with_data(folder: Path) -> dict[str, Any]:
+    config = read_config(folder)
+    if not isinstance(config.get("data"), str):
+        raise InputError(f"{folder / CONFIG} does not say which data the run used")
+    return config
