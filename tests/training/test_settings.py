@@ -148,7 +148,11 @@ def test_a_run_is_checked_once(
 
 @pytest.mark.parametrize(
     ("kind", "flags"),
-    [(TrainSettings, options.Train), (TrainSettings, options.Compare), (RagSettings, RagFlags)],
+    [
+        (TrainSettings, options.TrainFlags),
+        (TrainSettings, options.CompareFlags),
+        (RagSettings, options.RagFlags),
+    ],
 )
 def test_the_command_line_has_the_defaults_of_python(kind: type, flags: type) -> None:
     assert taken_from(kind, flags()) == kind()
@@ -169,7 +173,11 @@ def actions(kind: type) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("kind", "flags"),
-    [(TrainSettings, options.Train), (RagSettings, RagFlags), (Filters, options.Train)],
+    [
+        (TrainSettings, options.TrainFlags),
+        (RagSettings, options.RagFlags),
+        (Filters, options.TrainFlags),
+    ],
 )
 def test_every_setting_is_a_flag_with_a_sentence(kind: type, flags: type) -> None:
     helps = actions(flags)
