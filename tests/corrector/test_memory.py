@@ -8,7 +8,7 @@ from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.miners import Corrected, Queries
-from unstale.search.draws import Gumbel
+from unstale.search.draws import gumbel
 
 
 def test_a_residual_fades_with_its_age() -> None:
@@ -58,16 +58,14 @@ def test_fading_over_nothing_is_refused() -> None:
         ResidualMemory(5, 2, fade=0)
 
 
-def miner(gumbel: Gumbel | None = None) -> tuple[Corrected, torch.Tensor]:
+def miner(noise: int | None = None) -> tuple[Corrected, torch.Tensor]:
     torch.manual_seed(0)
     stale = torch.randn(80, 6)
     network = Corrector(6, (12,))
     with torch.no_grad():
         network.layers[1].weight.normal_(std=0.3)
     memory = ResidualMemory(80, 6, fade=50)
-    made = Corrected(
-        TargetBuffer([stale]), network, scale=20.0, anchor=1.0, memory=memory, gumbel=gumbel
-    )
+    made = Corrected(TargetBuffer([stale]), network, anchor=1.0, memory=memory, noise=noise)
     return made, stale
 
 
@@ -76,24 +74,28 @@ def batch(step: int) -> Queries:
     rows = torch.tensor([30, 10, 20, 10])  # not in order, and one of them twice
     vectors = torch.randn(4, 6)
     vectors[3] = vectors[1]
-    return Queries(vectors, rows, torch.tensor([[0], [1], [2], [1]]), step)
+    return Queries(vectors, rows, torch.tensor([[0], [1], [2], [1]]), step, 20.0)
 
 
-@pytest.mark.parametrize("gumbel", [None, Gumbel(3, 20.0)])
-def test_search_sees_the_corrected_target_and_its_residual(gumbel: Gumbel | None) -> None:
-    made, stale = miner(gumbel)
+def asking(vectors: torch.Tensor, step: int) -> Queries:
+    rows = torch.arange(len(vectors))
+    return Queries(vectors, rows, torch.full((len(vectors), 1), -1), step, 20.0)
+
+
+@pytest.mark.parametrize("noise", [None, 3])
+def test_search_sees_the_corrected_target_and_its_residual(noise: int | None) -> None:
+    made, stale = miner(noise)
     fresh = torch.randn(20, 6)
-    made.mine(batch(4), 1)  # the step of what is learnt next
-    made.loss(torch.randn(2, 6), fresh, torch.arange(20), None)
+    made.loss(asking(torch.randn(2, 6), 4), fresh, torch.arange(20), None)
     queries = batch(9)
     seen = made.network(stale)
     seen[:20] += math.exp(-(9 - 4) / 50) * (fresh - seen[:20])
     scores = queries.vectors @ seen.T
-    if gumbel is not None:
-        scores = scores + gumbel(9, queries.rows, torch.arange(80))
+    if noise is not None:
+        scores = scores + gumbel(noise, 20.0, 9, queries.rows, torch.arange(80))
     scores.scatter_(1, queries.positives, -torch.inf)
     assert torch.equal(made.mine(queries, 7), scores.topk(7).indices)
-    view = made.view(torch.arange(80))
+    view = made.view(torch.arange(80), 9)
     assert view.corrected is not None
     torch.testing.assert_close(view.corrected, seen)
 
@@ -101,15 +103,15 @@ def test_search_sees_the_corrected_target_and_its_residual(gumbel: Gumbel | None
 def test_without_age_a_remembered_target_is_fresh() -> None:
     made, _ = miner()
     fresh = torch.randn(20, 6)
-    made.loss(torch.randn(2, 6), fresh, torch.arange(20), None)
-    view = made.view(torch.arange(20))
+    made.loss(asking(torch.randn(2, 6), 4), fresh, torch.arange(20), None)
+    view = made.view(torch.arange(20), 4)
     assert view.corrected is not None
     torch.testing.assert_close(view.corrected, fresh)
 
 
 def test_the_anchor_adds_the_mean_squared_error() -> None:
     made, stale = miner()
-    queries, fresh, rows = torch.randn(3, 6), torch.randn(20, 6), torch.arange(20)
+    queries, fresh, rows = asking(torch.randn(3, 6), 4), torch.randn(20, 6), torch.arange(20)
     both = made.loss(queries, fresh, rows, None)
     made.anchor = 0.0
     alone = made.loss(queries, fresh, rows, None)

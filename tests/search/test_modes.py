@@ -14,10 +14,10 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.search.added import Noise
+from unstale.search.added import Added
 from unstale.search.auto import Choice, choose, choose_on_device, make_search
 from unstale.search.best import agreement
-from unstale.search.draws import Gumbel
+from unstale.search.draws import gumbel
 from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
@@ -65,13 +65,14 @@ def test_small_buffers_are_searched_exactly(
         stale = stale[torch.randint(n, (n,))]
     network = moved(Corrector(8, (16,)), 0.3)
     search = MODES[mode](TargetBuffer([stale]), network)
-    noise = Noise(Gumbel(seed, 2.0), 0, torch.arange(b)) if noisy else None
+    asked = torch.arange(b)
+    added = Added(0, queries, asked, noise=seed, scale=2.0) if noisy else None
     exclude = torch.randint(-1, n, (b, 1)) if k < n else None
     search.begin(0)
-    found = search.top_k(queries, k, exclude, noise)
+    found = search.top_k(queries, k, exclude, added)
     literal = queries @ network(stale).T
-    if noise is not None:
-        literal = literal + noise.gumbel(0, noise.queries, torch.arange(n))
+    if noisy:
+        literal = literal + gumbel(seed, 2.0, 0, asked, torch.arange(n))
     expected = literal.clone()
     if exclude is not None:
         for row, banned in zip(expected, exclude[:, 0].tolist(), strict=True):
@@ -107,15 +108,16 @@ def test_later_searches_keep_their_promise(
     for step in range(20 if mode == "exact" else 120):
         moved(network, 0.004)
         queries = normalize(stale[torch.randint(n, (b,))] + 0.6 * normalize(torch.randn(b, 8)))
-        noise = Noise(Gumbel(seed, 20.0), step, torch.arange(b)) if noisy else None
+        asked = torch.arange(b)
+        added = Added(step, queries, asked, noise=seed, scale=20.0) if noisy else None
         exclude = torch.randint(-1, n, (b, 2))
         search.begin(step)
-        rows = search.top_k(queries, k, exclude, noise).rows
+        rows = search.top_k(queries, k, exclude, added).rows
         assert all(len(set(found)) == k for found in rows.tolist())
         assert not (rows[:, :, None] == exclude[:, None, :]).any()
         literal = queries @ network(stale).T
-        if noise is not None:
-            literal = literal + noise.gumbel(step, noise.queries, torch.arange(n))
+        if noisy:
+            literal = literal + gumbel(seed, 20.0, step, asked, torch.arange(n))
         for row, banned in zip(literal, exclude, strict=True):
             row[banned[banned >= 0]] = -torch.inf
         least = literal.topk(k, dim=1).values[:, -1:]  # by score: of equal ones either may stand
@@ -204,11 +206,12 @@ def test_an_audit_is_the_overlap_with_exact_search(mode: str, noisy: bool) -> No
     exclude = torch.arange(9)[:, None]
     for step in (0, 64):  # the first search is exact
         search.control.error = 0.0  # type: ignore[attr-defined]  # a wrong belief: some is missed
-        noise = Noise(Gumbel(0, 20.0), step, torch.arange(9)) if noisy else None
+        asked = torch.arange(9)
+        added = Added(step, queries, asked, noise=0, scale=20.0) if noisy else None
         search.begin(step)
         assert math.isnan(search.control.audited)  # type: ignore[attr-defined]
-        found = search.top_k(queries, 20, exclude, noise).rows
-    exact = Exact(search.buffer, network).top_k(queries, 20, exclude, noise).rows  # type: ignore[attr-defined]
+        found = search.top_k(queries, 20, exclude, added).rows
+    exact = Exact(search.buffer, network).top_k(queries, 20, exclude, added).rows  # type: ignore[attr-defined]
     held = agreement(found[:4], exact[:4])
     assert search.readings["audited"] == pytest.approx(held)
     assert held < 1

@@ -1,6 +1,7 @@
 """The appendix's two answers to a buffer that does not fit, against the literal recipe."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,12 +11,11 @@ from unstale.cli.main import main
 from unstale.corrector.network import Corrector
 from unstale.miners.corrected import Corrected
 from unstale.miners.miner import Miner
-from unstale.search.added import Noise
-from unstale.search.draws import Gumbel, subset
+from unstale.miners.negatives import Negatives, build_negatives
+from unstale.search.added import Added
+from unstale.search.draws import subset
 from unstale.search.exact import Exact
 from unstale.search.low_memory import RotatingSubset, StaleRerank
-from unstale.training.recipe import Recipe
-from unstale.training.strategies import build_miner
 
 
 def case() -> tuple[torch.Tensor, torch.Tensor, Corrector, torch.Tensor]:
@@ -47,7 +47,7 @@ def test_a_subset_is_searched_exactly_and_rotates() -> None:
 
 def test_a_whole_subset_is_the_whole_corpus() -> None:
     queries, stale, network, exclude = case()
-    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
+    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
     whole = RotatingSubset(TargetBuffer([stale]), network, size=200, every=1, seed=1)
     exact = Exact(TargetBuffer([stale]), network)
     assert torch.equal(
@@ -68,7 +68,7 @@ def test_rerank_takes_the_best_corrected_of_the_stale_best() -> None:
 
 def test_rerank_of_everything_is_exact_noise_included() -> None:
     queries, stale, network, exclude = case()
-    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
+    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
     exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, noise)
     rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
     assert torch.equal(rerank.top_k(queries, 6, exclude, noise).rows, exact.rows)
@@ -80,11 +80,12 @@ def test_a_buffer_that_does_not_fit_stays_on_disk(
 ) -> None:
     built: list[Miner] = []
 
-    def watched(strategy: str, recipe: Recipe) -> Miner:
-        built.append(build_miner(strategy, recipe))
-        return built[-1]
+    def watched(*given: Any, **more: Any) -> Negatives:
+        negatives = build_negatives(*given, **more)
+        built.append(negatives.miner)
+        return negatives
 
-    monkeypatch.setattr("unstale.training.job.build_miner", watched)
+    monkeypatch.setattr("unstale.training.prepare.build_negatives", watched)
     flags = "--steps 1 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --device cpu"
     where = ["--data", str(beir), "--model", str(bert_folder), "--output", str(tmp_path / "run")]
     for strategy in (name, "corrected"):
