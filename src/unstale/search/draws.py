@@ -29,14 +29,10 @@ def bits(
 
 def _mix(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     z = z + _GOLDEN
-    z = (z ^ _shift(z, 30)) * _MIX_1
-    z = (z ^ _shift(z, 27)) * _MIX_2
-    return z ^ _shift(z, 31)
-
-
-def _shift(z: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
-    """Shift right, filling with zeros: torch fills with the sign."""
-    return (z >> places) & ((1 << (64 - places)) - 1)
+    for places, factor in ((30, _MIX_1), (27, _MIX_2), (31, 1)):
+        # The mask fills with zeros from the left, where torch's shift fills with the sign.
+        z = (z ^ (z >> places) & ((1 << (64 - places)) - 1)) * factor
+    return z
 
 
 def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
