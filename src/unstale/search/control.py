@@ -112,9 +112,6 @@ class OverlapControl:
     @classmethod
     def of(cls, state: dict[str, Tensor]) -> "OverlapControl":
         """Return the control that a checkpoint holds."""
+        kinds = map(type, astuple(cls()))
         numbers = state["control"].tolist()
-        control = cls(*numbers[:7])
-        *counts, measured = map(int, numbers[7:])
-        control.waited, control.piece, control.depth = counts
-        control.measured = bool(measured)
-        return control
+        return cls(*(kind(number) for kind, number in zip(kinds, numbers, strict=True)))

@@ -16,7 +16,7 @@ from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK
-from unstale.search.partition import cell_count, partition
+from unstale.search.partition import partition
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Part, Snapshot
 from unstale.search.vectors import Vectors
@@ -59,7 +59,7 @@ class IVF(Approximate):
     ) -> None:
         if cells < 0 or probes < 1:
             raise InputError(f"cannot probe {probes} of {cells} cells")
-        order, starts = partition(buffer, cells or cell_count(len(buffer)), seed)
+        order, starts = partition(buffer, cells, seed)
         device = buffer.device
         self._order, self._sizes = order.to(device), starts.diff().to(device)
         self._bounds: list[int] = starts.tolist()
@@ -94,7 +94,7 @@ class IVF(Approximate):
     def _measure(self, cells: range) -> None:
         """Note where the rows of cells are, and how far they reach in any one direction."""
         for cell in cells:
-            rows = self.snapshot.between(self._bounds[cell], self._bounds[cell + 1])
+            rows = self.snapshot.stored.between(self._bounds[cell], self._bounds[cell + 1])
             self._centroids[cell] = rows.mean(dim=0)
             self._spreads[cell] = (rows - self._centroids[cell]).square().mean().sqrt()
 
@@ -139,7 +139,7 @@ class IVF(Approximate):
             query, rank = pairs[group].unbind(dim=1)
             start, stop = self._bounds[cell], self._bounds[cell + 1]
             part = next(p for p in scan.parts if start < p.stop)
-            vectors, rows = self.snapshot.between(start, stop), self._order[start:stop]
+            vectors, rows = self.snapshot.stored.between(start, stop), self._order[start:stop]
             scores = torch.addmm(part.offset[query], part.queries[query], vectors.T)
             if scan.added is not None:
                 scores = scores + scan.added.of(query).scores(rows)

@@ -6,17 +6,12 @@ and "use our approach to re-rank stale representations initially retrieved from 
 
 from typing import final
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
-from unstale.search.added import Added
 from unstale.search.best import TopK
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
-from unstale.search.search import Search
+from unstale.search.search import Asked, Search
 
 
 @final
@@ -43,15 +38,9 @@ class RotatingSubset(Search):
             self._epoch = step // self.every
             self._exact = self._draw()
 
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
+    def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets of the subset."""
-        return self._exact.top_k(queries, k, exclude, added)
+        return self._exact.find(asked, k)
 
     def _draw(self) -> Exact:
         rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
@@ -71,20 +60,13 @@ class StaleRerank(Search):
         self.corrector = corrector
         self.depth = depth
 
-    @torch.no_grad()
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
+    def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets by the corrector among the best stale ones."""
-        width = 0 if exclude is None else exclude.shape[1]
-        depth = max(k, min(self.depth, len(self.buffer) - width))
+        queries, exclude, added = asked
+        depth = max(k, min(self.depth, len(self.buffer) - asked.width))
         here = self.buffer.device
-        known = None if exclude is None else exclude.to(here)
-        rows = Exact(self.buffer).top_k(queries.to(here), depth, known).rows.to(queries.device)
+        there = Asked(queries.to(here), None if exclude is None else exclude.to(here))
+        rows = Exact(self.buffer).find(there, depth).rows.to(queries.device)
         distinct, place = rows.unique(return_inverse=True)
         scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
         if added is not None:

@@ -1,11 +1,12 @@
 """What a search reads, and how: in chunks, in parts, and on its way to an accelerator."""
 
-from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from unstale.buffer.stored import Chunks
 
 CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide hidden layer
 
@@ -14,29 +15,20 @@ CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide h
 class Vectors(Protocol):
     """What a search reads: a `TargetBuffer`, or `Stored`. Always served as float32."""
 
+    dim: int
+    device: torch.device
+
     def __len__(self) -> int:
         """Count the vectors."""
-
-    @property
-    def dim(self) -> int:
-        """Return the width of the vectors."""
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the vectors are."""
 
     def __getitem__(self, rows: Int[Tensor, " n"], /) -> Float[Tensor, "n d"]:
         """Return some rows."""
 
-    def chunks(
-        self, size: int, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Chunks:
         """Yield `(first row, vectors)` from `start` up to `stop`, at most `size` at a time."""
 
 
-def on_device(
-    chunks: Iterable[tuple[int, Float[Tensor, "n d"]]], device: torch.device
-) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+def on_device(chunks: Chunks, device: torch.device) -> Chunks:
     """Bring chunks to a device; to an accelerator each while the one before is being used."""
     if device.type != "cuda":
         for start, chunk in chunks:
