@@ -111,12 +111,7 @@ class TargetBuffer:
 
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
-        """Memory-map a finished buffer; refuse one that something else made.
-
-        Args:
-            folder: Where `embed_corpus` wrote it.
-            expected: The fingerprint of the encoder and corpus that want to use it.
-        """
+        """Memory-map a finished buffer; refuse one that another encoder or corpus made."""
         manifest = read_manifest(folder)
         if expected is not None:
             check_maker(folder, manifest, expected)

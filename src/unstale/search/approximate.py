@@ -124,11 +124,11 @@ class Approximate(Search):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold to resume the search as if never interrupted."""
-        state = {"step": torch.tensor(self._step)}
-        return state | self.control.state_dict() | self.snapshot.state_dict()
+        own = {"step": torch.tensor(self._step), "control": self.control.state}
+        return own | self.snapshot.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resume from the state of a checkpoint."""
         self._step = int(state["step"])
-        self.control = OverlapControl.of(state)
+        self.control = OverlapControl.of(state["control"])
         self.snapshot.load_state_dict(state)

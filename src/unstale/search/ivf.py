@@ -38,7 +38,6 @@ class IVF(Approximate):
 
     Args:
         buffer: The stale embeddings; rows to rescore are read from it, so it may be on disk.
-        corrector: h, as it is at each search.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot, a copy of the buffer in the order of the cells.
         cells: How many cells to make; 0 for 4 sqrt(N), at most 8,192.
@@ -94,7 +93,7 @@ class IVF(Approximate):
     def _measure(self, cells: range) -> None:
         """Note where the rows of cells are, and how far they reach in any one direction."""
         for cell in cells:
-            rows = self.snapshot.stored.between(self._bounds[cell], self._bounds[cell + 1])
+            rows = self.snapshot.stored.between(*self._bounds[cell : cell + 2])
             self._centroids[cell] = rows.mean(dim=0)
             self._spreads[cell] = (rows - self._centroids[cell]).square().mean().sqrt()
 
@@ -137,7 +136,7 @@ class IVF(Approximate):
         groups = by_cell.split(counts.tolist())
         for cell, group in zip(distinct.tolist(), groups, strict=True):
             query, rank = pairs[group].unbind(dim=1)
-            start, stop = self._bounds[cell], self._bounds[cell + 1]
+            start, stop = self._bounds[cell : cell + 2]
             part = next(p for p in scan.parts if start < p.stop)
             vectors, rows = self.snapshot.stored.between(start, stop), self._order[start:stop]
             scores = torch.addmm(part.offset[query], part.queries[query], vectors.T)

@@ -29,23 +29,20 @@ class RotatingSubset(Search):
         self.size = min(size, len(buffer))
         self.every = max(1, every)
         self.seed = seed
-        self._epoch = 0
-        self._exact = self._draw()
+        self._epoch = -1
+        self.begin(0)
 
     def begin(self, step: int) -> None:
         """Change the subset if it is time; it is a function of the step alone."""
         if step // self.every != self._epoch:
             self._epoch = step // self.every
-            self._exact = self._draw()
+            rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
+            vectors = self.buffer[rows.to(self.corrector.last.weight.device)]
+            self._exact = Exact(TargetBuffer([vectors]), self.corrector, rows=rows)
 
     def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets of the subset."""
         return self._exact.find(asked, k)
-
-    def _draw(self) -> Exact:
-        rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
-        vectors = self.buffer[rows.to(self.corrector.last.weight.device)]
-        return Exact(TargetBuffer([vectors]), self.corrector, rows=rows)
 
 
 @final

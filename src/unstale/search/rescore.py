@@ -32,11 +32,9 @@ class ExactScores(NamedTuple):
         """Score the wanted rows through the corrector, each distinct row once; 0 for the others."""
         queries, _, added = self.asked
         distinct, place = rows[wanted].unique(return_inverse=True)
-        scores = queries.new_empty(len(queries), len(distinct))
         score = self.corrector.scorer(queries)
-        for start in range(0, len(distinct), CORRECTED):
-            part = slice(start, start + CORRECTED)
-            scores[:, part] = score(self.buffer[distinct[part]])
+        parts = [score(self.buffer[part]) for part in distinct.split(CORRECTED)]
+        scores = torch.cat(parts, dim=1)
         if added is not None:
             scores = scores + added.scores(distinct)
         exact = queries.new_zeros(rows.shape)
