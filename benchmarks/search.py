@@ -105,11 +105,12 @@ class World:
         self.n, self.d, self.steps = options.targets, options.dim, options.steps
         self.b = options.queries
         centres = normalize(torch.randn(options.clusters, self.d))
-        self.buffer = Stored(self.n, self.d, options.precision)
+        self.buffer = Stored.empty(self.n, self.d, options.precision)
         for start in range(0, self.n, 65_536):
             size = min(65_536, self.n - start)
             own = centres[torch.randint(options.clusters, (size,))]
-            self.buffer.write(start, normalize(own + normalize(torch.randn(size, self.d))))
+            own = normalize(own + normalize(torch.randn(size, self.d)))
+            self.buffer.write(slice(start, start + size), own)
         self.inner = 6 * torch.randn(self.d, self.d) / self.d**0.5
         self.outer = torch.randn(self.d, self.d) / self.d**0.5
         self.common = 0.3 * normalize(torch.randn(self.d), dim=0)

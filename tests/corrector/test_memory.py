@@ -8,7 +8,7 @@ from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.miners import Corrected, Queries
-from unstale.search.draws import Gumbel
+from unstale.search.draws import gumbel
 
 
 def test_a_residual_fades_with_its_age() -> None:
@@ -92,7 +92,7 @@ def test_search_sees_the_corrected_target_and_its_residual(noise: int | None) ->
     seen[:20] += math.exp(-(9 - 4) / 50) * (fresh - seen[:20])
     scores = queries.vectors @ seen.T
     if noise is not None:
-        scores = scores + Gumbel(noise, 20.0)(9, queries.rows, torch.arange(80))
+        scores = scores + gumbel(noise, 20.0, 9, queries.rows, torch.arange(80))
     scores.scatter_(1, queries.positives, -torch.inf)
     assert torch.equal(made.mine(queries, 7), scores.topk(7).indices)
     view = made.view(torch.arange(80), 9)

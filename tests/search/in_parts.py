@@ -14,7 +14,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import ShardedBuffer, load
 from unstale.corrector.memory import ResidualMemory
 from unstale.distributed import barrier, rank, start
-from unstale.search.added import Residuals
+from unstale.search.added import Added
 from unstale.search.best import agreement
 from unstale.search.exact import Exact
 from unstale.search.sharded import search_in_place
@@ -38,8 +38,8 @@ def main(mode: str, output: Path) -> None:
         queries = normalize(stale[torch.randint(4000, (8,))] + 0.6 * normalize(torch.randn(8, 32)))
         exclude = torch.full((8, 1), step)
         search.begin(step)
-        found = search.top_k(queries, 16, exclude, Residuals(own, step, queries))
-        every = Residuals(memory, step, queries)
+        found = search.top_k(queries, 16, exclude, Added(step, queries, torch.arange(8), own))
+        every = Added(step, queries, torch.arange(8), memory)
         exact = Exact(whole, network).top_k(queries, 16, exclude, every)
         held.append(agreement(found.rows, exact.rows))
     if rank() == 0:

@@ -8,8 +8,7 @@ from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners import Corrected, Miner, Schedule
 from unstale.miners.exhaustive import Refreshed
-from unstale.search.added import Added, Noise, Residuals, Sum
-from unstale.search.draws import Gumbel
+from unstale.search.added import Added
 from unstale.search.exact import Exact
 from unstale.search.sharded import search_in_place
 
@@ -20,9 +19,12 @@ def kinds() -> dict[str, Added]:
     torch.manual_seed(0)
     memory = ResidualMemory(TARGETS, 4, fade=10)
     memory.write(torch.tensor([1, 7, 8]), torch.randn(3, 4), step=2)
-    residuals = Residuals(memory, STEP, torch.randn(5, 4))
-    noise = Noise(Gumbel(3, 20.0), STEP, torch.tensor([9, 2, 30, 4, 2]))
-    return {"noise": noise, "residuals": residuals, "both": Sum(residuals, noise)}
+    queries = torch.randn(5, 4), torch.tensor([9, 2, 30, 4, 2])
+    return {
+        "noise": Added(STEP, *queries, noise=3, scale=20.0),
+        "residuals": Added(STEP, *queries, memory),
+        "both": Added(STEP, *queries, memory, 3, 20.0),
+    }
 
 
 @pytest.mark.parametrize("kind", kinds())

@@ -1,8 +1,8 @@
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.search.added import Noise
-from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, Gumbel, bits
+from unstale.search.added import Added
+from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, bits
 from unstale.search.exact import Exact
 
 
@@ -29,8 +29,9 @@ def test_first_draw_frequencies_match_the_softmax() -> None:
     stale, query, scale, draws = torch.randn(6, 4), torch.randn(1, 4), 1.5, 20_000
     p = torch.softmax(scale * query @ stale.T, dim=1)[0]
     search = Exact(TargetBuffer([stale]))
-    noise = Noise(Gumbel(seed=0, scale=scale), step=7, queries=torch.arange(draws))
-    first = search.top_k(query.expand(draws, 4).contiguous(), 2, added=noise).rows
+    queries = query.expand(draws, 4).contiguous()
+    added = Added(7, queries, torch.arange(draws), noise=0, scale=scale)
+    first = search.top_k(queries, 2, added=added).rows
     frequency = torch.bincount(first[:, 0], minlength=6) / draws
     spread = (p * (1 - p) / draws).sqrt()  # standard deviation of a frequency
     assert ((frequency - p).abs() < 5 * spread).all()

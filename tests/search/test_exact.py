@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
-from unstale.search.added import Noise
-from unstale.search.draws import Gumbel
+from unstale.search.added import Added
+from unstale.search.draws import gumbel
 from unstale.search.exact import Exact
 
 
@@ -87,9 +87,10 @@ def test_more_than_there_are_is_an_error() -> None:
 @pytest.mark.parametrize("chunk", [3, 100])
 def test_gumbel_noise_does_not_depend_on_the_chunks(chunk: int) -> None:
     queries, stale, network = random_case(0, 50, 4)
-    noise = Noise(Gumbel(seed=5, scale=2.0), step=3, queries=torch.tensor([9, 8, 7, 6]))
-    found = Exact(TargetBuffer([stale]), network, chunk).top_k(queries, 5, added=noise)
-    drawn = noise.gumbel(3, noise.queries, torch.arange(50))
+    rows = torch.tensor([9, 8, 7, 6])
+    added = Added(3, queries, rows, noise=5, scale=2.0)
+    found = Exact(TargetBuffer([stale]), network, chunk).top_k(queries, 5, added=added)
+    drawn = gumbel(5, 2.0, 3, rows, torch.arange(50))
     expected = (queries @ network(stale).T + drawn).topk(5, dim=1)
     torch.testing.assert_close(found.scores, expected.values, atol=1e-5, rtol=1e-5)
     assert torch.equal(found.rows, expected.indices)

@@ -7,9 +7,8 @@ from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.memory import ResidualMemory
-from unstale.search.added import Noise, Residuals
+from unstale.search.added import Added
 from unstale.search.best import TopK, agreement
-from unstale.search.draws import Gumbel
 from unstale.search.exact import Exact
 from unstale.search.rescore import add_late
 
@@ -19,13 +18,14 @@ def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_bey
     memory = ResidualMemory(10, 1, fade=1)
     residuals = torch.tensor([[-0.4], [0.0], [0.3], [0.1]])
     memory.write(torch.tensor([5, 3, 9, 1]), residuals, step=0)
-    fetched = add_late(found, Residuals(memory, 0, torch.ones(1, 1)))
+    query = torch.ones(1, 1), torch.zeros(1, dtype=torch.long)
+    fetched = add_late(found, Added(0, *query, memory))
     assert fetched.best.rows.tolist() == [[9, 3, 1, 5]]
     torch.testing.assert_close(fetched.best.scores, torch.tensor([[1.0, 0.8, 0.7, 0.5]]))
     # 0.3 and 0.1: 0.2 on average, and as a deviation 0.1.
     torch.testing.assert_close(fetched.next_score, torch.tensor([[0.6 + 0.2]]))
     torch.testing.assert_close(fetched.next_doubt, torch.tensor([[2 * 0.1]]))
-    same = add_late(found, Noise(Gumbel(0, 1.0), 0, torch.zeros(1, dtype=torch.long)))
+    same = add_late(found, Added(0, *query, noise=0))
     assert same.best is found
     assert (same.next_score.item(), same.next_doubt.item()) == (pytest.approx(0.6), 0.0)
 
@@ -43,7 +43,7 @@ def test_hardly_any_of_the_best_are_lost(mode: str, promise: float, k: int) -> N
         moved(network, 0.004)
         queries = normalize(stale[torch.randint(n, (8,))] + 0.6 * normalize(torch.randn(8, d)))
         exact = Exact(search.buffer, network)  # type: ignore[attr-defined]
-        residuals = Residuals(memory, step, queries)
+        residuals = Added(step, queries, torch.arange(8), memory)
         best = exact.top_k(queries, k, None, residuals).rows
         search.begin(step)
         found = search.top_k(queries, k, None, residuals)

@@ -32,20 +32,20 @@ def test_a_row_comes_back_within_the_precision(precision: Precision) -> None:
     rows = torch.tensor([49, 0, 3, 3, 17])
     assert ((stored[rows] - vectors[rows]).abs() <= bound[rows]).all()
     assert torch.equal(stored.between(10, 20), stored[torch.arange(10, 20)])
-    other = Stored(50, 7, precision)
+    other = Stored.empty(50, 7, precision)
     order = torch.randperm(50)
-    other.scatter(order, vectors[order])
+    other.write(order, vectors[order])
     assert torch.equal(other.between(0, 50), stored.between(0, 50))
 
 
 def test_int8_takes_a_quarter_of_the_memory() -> None:
-    stored = Stored(100, 384, "int8")
+    stored = Stored.empty(100, 384, "int8")
     assert stored.data.nbytes + stored.scales.nbytes == 100 * (384 + 4)
 
 
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises((InputError, TypeError), match="int4"):
-        Stored(1, 1, "int4")  # type: ignore[arg-type]
+        Stored.empty(1, 1, "int4")  # type: ignore[arg-type]
 
 
 @settings(max_examples=60)

@@ -12,8 +12,8 @@ from unstale.corrector.network import Corrector
 from unstale.miners.corrected import Corrected
 from unstale.miners.miner import Miner
 from unstale.miners.negatives import Negatives, build_negatives
-from unstale.search.added import Noise
-from unstale.search.draws import Gumbel, subset
+from unstale.search.added import Added
+from unstale.search.draws import subset
 from unstale.search.exact import Exact
 from unstale.search.low_memory import RotatingSubset, StaleRerank
 
@@ -47,7 +47,7 @@ def test_a_subset_is_searched_exactly_and_rotates() -> None:
 
 def test_a_whole_subset_is_the_whole_corpus() -> None:
     queries, stale, network, exclude = case()
-    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
+    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
     whole = RotatingSubset(TargetBuffer([stale]), network, size=200, every=1, seed=1)
     exact = Exact(TargetBuffer([stale]), network)
     assert torch.equal(
@@ -68,7 +68,7 @@ def test_rerank_takes_the_best_corrected_of_the_stale_best() -> None:
 
 def test_rerank_of_everything_is_exact_noise_included() -> None:
     queries, stale, network, exclude = case()
-    noise = Noise(Gumbel(0, 20.0), 4, torch.arange(5))
+    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
     exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, noise)
     rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
     assert torch.equal(rerank.top_k(queries, 6, exclude, noise).rows, exact.rows)

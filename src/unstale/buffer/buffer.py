@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unstale.buffer.fingerprint import Fingerprint, differences
-from unstale.buffer.stored import DTYPES, Stored
+from unstale.buffer.stored import DTYPES, Chunks, Stored
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.integrity import BUFFER, digest, inside, read_object, sha256
@@ -39,8 +39,12 @@ class TargetBuffer:
     def __init__(self, shards: Sequence[Tensor | Stored], *, mapped: bool = False) -> None:
         if not shards or not all(len(s) for s in shards):
             raise InputError("a buffer needs at least one target")
-        self.shards = [s if isinstance(s, Stored) else Stored.around(s) for s in shards]
+        self.shards = [s if isinstance(s, Stored) else Stored(s) for s in shards]
         self.mapped = mapped
+        self.start = 0  # the first row of this process
+        self.dim = self.shards[0].dim
+        self.device = self.shards[0].device
+        self.nbytes = sum(s.nbytes for s in self.shards)  # in memory or on disk
         self._starts = np.cumsum([0, *[len(s) for s in shards]])
 
     def __len__(self) -> int:
@@ -50,26 +54,6 @@ class TargetBuffer:
     def local(self) -> "TargetBuffer":
         """Return the rows of this process: all of them."""
         return self
-
-    @property
-    def start(self) -> int:
-        """Return the first of them."""
-        return 0
-
-    @property
-    def dim(self) -> int:
-        """Return the width of the embeddings, D."""
-        return self.shards[0].dim
-
-    @property
-    def nbytes(self) -> int:
-        """Return what the embeddings take, in memory or on disk."""
-        return sum(s.nbytes for s in self.shards)
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the embeddings are."""
-        return self.shards[0].device
 
     def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return the stale embeddings of some rows, on the device of `rows`."""
@@ -85,7 +69,7 @@ class TargetBuffer:
         if self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
         for shard, here, local in self._by_shard(rows):
-            shard.scatter(local, vectors[here.to(vectors.device)])
+            shard.write(local, vectors[here.to(vectors.device)])
 
     def _by_shard(self, rows: Int[Tensor, " n"]) -> Iterator[tuple[Stored, Tensor, Tensor]]:
         """Yield the shards that hold some rows, a mask of those rows, and their places there."""
@@ -95,9 +79,7 @@ class TargetBuffer:
             here = shard == s
             yield self.shards[s], here, flat[here] - int(self._starts[s])
 
-    def chunks(
-        self, size: int, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Chunks:
         """Yield `(first row, embeddings)` from `start` up to `stop`, at most `size` at a time."""
         stop = len(self) if stop is None else stop
         for first, shard in zip(self._starts.tolist(), self.shards, strict=False):
@@ -125,16 +107,11 @@ class TargetBuffer:
             [s[max(0, start - first) : max(0, stop - first)].to(device) for s in shard.tensors]
             for first, shard in zip(self._starts.tolist(), self.shards, strict=False)
         ]
-        return TargetBuffer([Stored.around(*map(torch.cat, zip(*parts, strict=True)))])
+        return TargetBuffer([Stored(*map(torch.cat, zip(*parts, strict=True)))])
 
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
-        """Memory-map a finished buffer; refuse one that something else made.
-
-        Args:
-            folder: Where `embed_corpus` wrote it.
-            expected: The fingerprint of the encoder and corpus that want to use it.
-        """
+        """Memory-map a finished buffer; refuse one that another encoder or corpus made."""
         manifest = read_manifest(folder)
         if expected is not None:
             check_maker(folder, manifest, expected)
@@ -237,4 +214,4 @@ def _map_shard(folder: Path, shard: dict[str, Any], manifest: dict[str, Any]) ->
         raise InputError(f"{path}: a scale is not a number; {_REMEDY}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return Stored.around(*map(torch.from_numpy, mapped))
+        return Stored(*map(torch.from_numpy, mapped))

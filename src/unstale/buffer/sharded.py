@@ -1,6 +1,5 @@
 """A buffer in several processes, each with some of the rows: so capacity grows with them."""
 
-from collections.abc import Iterator
 from typing import final
 
 import torch
@@ -8,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.stored import Chunks
 from unstale.distributed import share, total, world
 
 
@@ -28,19 +28,11 @@ class ShardedBuffer:
         self.local = local
         self.start = start
         self.targets = targets
+        self.dim = local.dim
+        self.device = local.device
 
     def __len__(self) -> int:
         return self.targets
-
-    @property
-    def dim(self) -> int:
-        """Return the width of the embeddings, D."""
-        return self.local.dim
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the embeddings are."""
-        return self.local.device
 
     def __getitem__(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return the stale embeddings of some rows; the others add zeros, which change nothing."""
@@ -54,14 +46,10 @@ class ShardedBuffer:
         here = self._here(rows)
         self.local.write(rows[here] - self.start, vectors[here.to(vectors.device)])
 
-    def chunks(
-        self, size: int, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+    def chunks(self, size: int) -> Chunks:
         """Yield `(first row, embeddings)` of all processes' rows, in every process."""
-        stop = self.targets if stop is None else stop
-        for first in range(start, stop, size):
-            rows = torch.arange(first, min(first + size, stop), device=self.device)
-            yield first, self[rows]
+        for rows in torch.arange(self.targets, device=self.device).split(size):
+            yield int(rows[0]), self[rows]
 
     def shared(self) -> Tensor:
         """Return the storage of this process's rows."""

@@ -17,6 +17,9 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 
 
+Chunks = Iterator[tuple[int, Float[Tensor, "n d"]]]  # (first row, vectors)
+
+
 @final
 class Stored:
     """Hold vectors at a precision, to be written and read back.
@@ -30,69 +33,41 @@ class Stored:
         [0.02, 0.0, 1.0, -0.504]
     """
 
-    def __init__(
-        self,
-        targets: int,
-        dim: int,
-        precision: Precision,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        if precision not in DTYPES:
-            raise InputError(f"vectors are stored as {', '.join(DTYPES)}, not {precision!r}")
-        # Not zeros: memory that is never written is then never taken.
-        self.data = torch.empty(targets, dim, dtype=DTYPES[precision], device=device)
-        scales = targets if precision == "int8" else 0
-        self.scales = torch.empty(scales, 1, device=device)
-
-    @classmethod
-    def around(cls, data: Tensor, scales: Tensor | None = None) -> "Stored":
+    def __init__(self, data: Tensor, scales: Tensor | None = None) -> None:
         """Take tensors as they are, without a copy: those of a file, or another's storage."""
         if data.dtype == torch.int8 and scales is None:
             raise InputError("int8 vectors need a scale for each row")
-        stored = cls.__new__(cls)
-        stored.data = data
-        stored.scales = torch.empty(0, 1, device=data.device) if scales is None else scales
-        return stored
+        self.data = data
+        self.scales = torch.empty(0, 1, device=data.device) if scales is None else scales
+        self.tensors = self.data, self.scales
+        self.dim = int(data.shape[1])
+        self.device = data.device
+        self.nbytes = self.data.nbytes + self.scales.nbytes
+
+    @classmethod
+    def empty(
+        cls, targets: int, dim: int, precision: Precision, device: torch.device | str = "cpu"
+    ) -> "Stored":
+        """Make room for vectors."""
+        if precision not in DTYPES:
+            raise InputError(f"vectors are stored as {', '.join(DTYPES)}, not {precision!r}")
+        # Not zeros: memory that is never written is then never taken.
+        data = torch.empty(targets, dim, dtype=DTYPES[precision], device=device)
+        return cls(data, torch.empty(targets if precision == "int8" else 0, 1, device=device))
 
     @classmethod
     def of(cls, vectors: Float[Tensor, "n d"], precision: Precision) -> "Stored":
         """Store a tensor."""
-        stored = cls(len(vectors), vectors.shape[1], precision, vectors.device)
-        stored.write(0, vectors)
+        stored = cls.empty(len(vectors), vectors.shape[1], precision, vectors.device)
+        stored.write(slice(len(vectors)), vectors)
         return stored
 
     def __len__(self) -> int:
         return len(self.data)
 
-    @property
-    def dim(self) -> int:
-        """Return the width of the vectors."""
-        return int(self.data.shape[1])
-
-    @property
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        """Return the numbers, and the scales of the rows: none, if not int8."""
-        return self.data, self.scales
-
-    @property
-    def nbytes(self) -> int:
-        """Return what they take."""
-        return self.data.nbytes + self.scales.nbytes
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the vectors are."""
-        return self.data.device
-
-    def write(self, start: int, vectors: Float[Tensor, "n d"]) -> None:
-        """Replace the rows from `start` on."""
-        self._put(slice(start, start + len(vectors)), vectors)
-
-    def scatter(self, rows: Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
+    def write(self, rows: slice | Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
         """Replace some rows."""
-        self._put(rows.to(self.device), vectors)
-
-    def _put(self, where: slice | Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
+        where = rows if isinstance(rows, slice) else rows.to(self.device)
         vectors = vectors.to(self.device).float()
         if self.data.dtype == torch.int8:
             scales = vectors.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
@@ -112,9 +87,7 @@ class Stored:
         vectors = self.data[where].float()
         return vectors.mul_(self.scales[where]) if self.data.dtype == torch.int8 else vectors
 
-    def chunks(
-        self, size: int, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+    def chunks(self, size: int, start: int = 0, stop: int | None = None) -> Chunks:
         """Yield `(first row, vectors)` from `start` up to `stop`, at most `size` at a time."""
         stop = len(self) if stop is None else stop
         for first in range(start, stop, size):

@@ -13,9 +13,8 @@ from unstale.corrector.losses import LOSSES, mean_squared_error
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, View
-from unstale.miners.stale import Stale, gumbel_noise
+from unstale.miners.stale import Stale, added_to
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
-from unstale.search.added import Added, Residuals, Sum
 from unstale.search.auto import make_search
 from unstale.search.exact import Exact
 from unstale.search.search import Search
@@ -74,15 +73,8 @@ class Corrected(Miner):
         if not self.trusted:
             return self._stale.mine(queries, k)
         self.search.begin(queries.step)
-        added = self._added(queries)
+        added = added_to(queries, self.noise, self.memory)
         return self.search.top_k(queries.vectors, k, queries.positives, added).rows
-
-    def _added(self, queries: Queries) -> Added | None:
-        """Return what the memory knows, noise if any is wanted, or both."""
-        residuals, noise = None, gumbel_noise(self.noise, queries)
-        if self.memory is not None:
-            residuals = Residuals(self.memory, queries.step, queries.vectors)
-        return Sum(residuals, noise) if residuals and noise else residuals or noise
 
     def loss(
         self,

@@ -6,10 +6,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
+from unstale.corrector.memory import ResidualMemory
 from unstale.miners.miner import Miner, Queries, View
 from unstale.miners.strategy import Strategy
-from unstale.search.added import Noise
-from unstale.search.draws import Gumbel
+from unstale.search.added import Added
 from unstale.search.exact import Exact
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
@@ -32,8 +32,8 @@ class Stale(Miner):
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.b`, or a sample from their softmax."""
-        noise = gumbel_noise(self.noise, queries)
-        return self.search.top_k(queries.vectors, k, queries.positives, noise).rows
+        added = added_to(queries, self.noise)
+        return self.search.top_k(queries.vectors, k, queries.positives, added).rows
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings."""
@@ -44,11 +44,13 @@ class Stale(Miner):
         return [self.search]
 
 
-def gumbel_noise(seed: int | None, queries: Queries) -> Noise | None:
-    """Return the noise that turns a top k into a sample from the softmax, if there is a seed."""
-    if seed is None:
+def added_to(
+    queries: Queries, noise: int | None, memory: ResidualMemory | None = None
+) -> Added | None:
+    """Return what a search adds to scores: noise by its seed, what a memory knows, or both."""
+    if noise is None and memory is None:
         return None
-    return Noise(Gumbel(seed, queries.scale), queries.step, queries.rows)
+    return Added(queries.step, queries.vectors, queries.rows, memory, noise, queries.scale)
 
 
 STRATEGY = Strategy(

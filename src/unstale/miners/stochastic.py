@@ -9,7 +9,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.schedule import Schedule
-from unstale.miners.stale import gumbel_noise
+from unstale.miners.stale import added_to
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
@@ -43,8 +43,8 @@ class Stochastic(Miner):
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
         search = Exact(TargetBuffer([self.vectors]), rows=self.rows)  # where they are by now
-        noise = gumbel_noise(self.noise, queries)
-        return search.top_k(queries.vectors, k, queries.positives, noise).rows
+        added = added_to(queries, self.noise)
+        return search.top_k(queries.vectors, k, queries.positives, added).rows
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Draw another subset and embed it, if it is time."""

@@ -7,16 +7,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from unstale.corrector.network import Corrector
 from unstale.search.added import Added
-from unstale.search.best import TopK, agreement, drop
+from unstale.search.best import TopK, agreement
 from unstale.search.control import OverlapControl
 from unstale.search.exact import Exact
 from unstale.search.linear import Landmarks
 from unstale.search.rescore import ExactScores, Rescored, add_late, rescore
-from unstale.search.search import Search, check_k
+from unstale.search.search import Asked, Search, check_k
 from unstale.search.snapshot import Part, Snapshot
-from unstale.search.vectors import Vectors
 
 _AUDIT_EVERY, _AUDIT_FIRST = 256, 64  # steps; an exact search costs some fifty scans
 _AUDITED = 4  # queries
@@ -52,19 +50,11 @@ class Approximate(Search):
 
     def __init__(self, snapshot: Snapshot, overlap: float, seed: int) -> None:
         self.snapshot = snapshot
+        self.buffer = snapshot.buffer
+        self.corrector = snapshot.corrector
         self.control = OverlapControl(overlap)
         self._landmarks = Landmarks(snapshot.buffer, _LANDMARKS, seed)
         self._step = -1
-
-    @property
-    def buffer(self) -> Vectors:
-        """Return the stale embeddings."""
-        return self.snapshot.buffer
-
-    @property
-    def corrector(self) -> Corrector:
-        """Return h, as it is now."""
-        return self.snapshot.corrector
 
     @abstractmethod
     def _renew(self) -> None:
@@ -84,39 +74,26 @@ class Approximate(Search):
             self._step = step
             self._renew()
 
-    @torch.no_grad()
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
-        """Return the k best targets of each query, none of which is among its excluded rows.
-
-        The scores of targets that are in the top k without doubt are approximate.
-        """
-        check_k(k, self.buffer)
-        width = 0 if exclude is None else exclude.shape[1]
-        scan = self.prepare(queries, k, width, added)
-        fetched = add_late(self._scan(scan), added)
-        if exclude is not None:
-            left = max(k, fetched.best.rows.shape[1] - width)
-            fetched = fetched._replace(best=drop(fetched.best, exclude, left))
-        exact = ExactScores(queries, self.buffer, self.corrector, added)
+    def find(self, asked: Asked, k: int) -> TopK:
+        """Scan, rescore what is in doubt, and learn from what that measures."""
+        check_k(k, len(self.buffer))
+        scan = self.prepare(asked, k)
+        fetched = add_late(self._scan(scan), asked.added)
+        left = max(k, fetched.best.rows.shape[1] - asked.width)
+        fetched = fetched._replace(best=asked.allowed(fetched.best, left))
+        exact = ExactScores(asked, self.buffer, self.corrector)
         rescored = rescore(fetched, k, self.control.tolerance, scan.checked, exact)
         self.control.observe(rescored)
         audited = None
         if self._step % _AUDIT_EVERY == _AUDIT_FIRST:
-            audited = self.control.audited = self._audit(rescored.best, exact, exclude)
+            audited = self.control.audited = self._audit(rescored.best, asked)
         self._learn(scan, rescored, audited)
         return rescored.best
 
-    def prepare(
-        self, queries: Float[Tensor, "b d"], k: int, width: int, added: Added | None
-    ) -> Scan:
+    def prepare(self, asked: Asked, k: int) -> Scan:
         """Linearise h into the queries, and decide how deep to scan."""
-        n, needed = len(self.buffer), k + width
+        queries, added = asked.queries, asked.added
+        n, needed = len(self.buffer), k + asked.width
         return Scan(
             self.snapshot.parts(queries, self._landmarks.around(self.corrector, queries)),
             min(needed, n),
@@ -126,26 +103,19 @@ class Approximate(Search):
         )
 
     def rescore(
-        self,
-        found: TopK,
-        low: Float[Tensor, "b 1"],
-        high: Float[Tensor, "b 1"],
-        queries: Float[Tensor, "b d"],
-        added: Added | None,
+        self, found: TopK, low: Float[Tensor, "b 1"], high: Float[Tensor, "b 1"], asked: Asked
     ) -> TopK:
         """Score exactly what was found between two scores, or so near that it is in doubt."""
         tolerance = self.control.tolerance
         doubted = (found.scores >= low - tolerance) & (found.scores <= high + tolerance)
-        exact = ExactScores(queries, self.buffer, self.corrector, added).of(found.rows, doubted)
+        exact = ExactScores(asked, self.buffer, self.corrector).of(found.rows, doubted)
         return TopK(torch.where(doubted, exact, found.scores), found.rows)
 
-    def _audit(self, best: TopK, exact: ExactScores, exclude: Int[Tensor, "b p"] | None) -> float:
+    def _audit(self, best: TopK, asked: Asked) -> float:
         """Return the share of the exact top k of the first queries that was found."""
-        some, k = slice(_AUDITED), best.rows.shape[1]
-        known = None if exclude is None else exclude[some]
-        added = None if exact.added is None else exact.added.of(some)
-        true = Exact(self.buffer, self.corrector).top_k(exact.queries[some], k, known, added)
-        return agreement(best.rows[some], true.rows)
+        exact = Exact(self.buffer, self.corrector)
+        true = exact.find(asked.first(_AUDITED), best.rows.shape[1])
+        return agreement(best.rows[:_AUDITED], true.rows)
 
     @property
     def readings(self) -> dict[str, float]:
@@ -154,11 +124,11 @@ class Approximate(Search):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold to resume the search as if never interrupted."""
-        state = {"step": torch.tensor(self._step)}
-        return state | self.control.state_dict() | self.snapshot.state_dict()
+        own = {"step": torch.tensor(self._step), "control": self.control.state}
+        return own | self.snapshot.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resume from the state of a checkpoint."""
         self._step = int(state["step"])
-        self.control = OverlapControl.of(state)
+        self.control = OverlapControl.of(state["control"])
         self.snapshot.load_state_dict(state)

@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass
 from typing import final
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.errors import InputError
@@ -105,16 +105,13 @@ class OverlapControl:
         found = {"overlap": self.overlap, "error": self.error, "reranked": self.reranked}
         return found if math.isnan(self.audited) else found | {"audited": self.audited}
 
-    def state_dict(self) -> dict[str, Tensor]:
+    @property
+    def state(self) -> Float[Tensor, " fields"]:
         """Return what a checkpoint must hold."""
-        return {"control": torch.tensor(astuple(self), dtype=torch.float64)}
+        return torch.tensor(astuple(self), dtype=torch.float64)
 
     @classmethod
-    def of(cls, state: dict[str, Tensor]) -> "OverlapControl":
+    def of(cls, state: Float[Tensor, " fields"]) -> "OverlapControl":
         """Return the control that a checkpoint holds."""
-        numbers = state["control"].tolist()
-        control = cls(*numbers[:7])
-        *counts, measured = map(int, numbers[7:])
-        control.waited, control.piece, control.depth = counts
-        control.measured = bool(measured)
-        return control
+        kinds = map(type, astuple(cls()))
+        return cls(*(kind(number) for kind, number in zip(kinds, state.tolist(), strict=True)))

@@ -4,8 +4,6 @@ A draw is keyed by (seed, step, query, row): nothing else that happens in a run,
 another number of processes, the meter, can change it.
 """
 
-from typing import final
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -31,14 +29,10 @@ def bits(
 
 def _mix(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     z = z + _GOLDEN
-    z = (z ^ _shift(z, 30)) * _MIX_1
-    z = (z ^ _shift(z, 27)) * _MIX_2
-    return z ^ _shift(z, 31)
-
-
-def _shift(z: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
-    """Shift right, filling with zeros: torch fills with the sign."""
-    return (z >> places) & ((1 << (64 - places)) - 1)
+    for places, factor in ((30, _MIX_1), (27, _MIX_2), (31, 1)):
+        # The mask fills with zeros from the left, where torch's shift fills with the sign.
+        z = (z ^ (z >> places) & ((1 << (64 - places)) - 1)) * factor
+    return z
 
 
 def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
@@ -47,19 +41,13 @@ def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"
     return ranks.argsort()[:size].sort().values
 
 
-@final
-class Gumbel:
-    """Turn a top-k into a sample without replacement from the softmax (the Gumbel-max trick)."""
+def gumbel(
+    seed: int, scale: float, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
+) -> Float[Tensor, "b n"]:
+    """Return the noise to add to scores `q.b` before the top k: Gumbel(0, 1) / scale.
 
-    def __init__(self, seed: int, scale: float) -> None:
-        self.seed = seed
-        self.scale = scale
-
-    def __call__(
-        self, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
-    ) -> Float[Tensor, "b n"]:
-        """Return the noise to add to scores `q.b` before the top-k: Gumbel(0, 1) / scale."""
-        # 53 bits, all that a double holds.
-        random = bits(GUMBEL, self.seed, step, queries, rows) >> 10
-        uniform = (random.double() + 0.5) * 2.0**-53
-        return (-torch.log(-torch.log(uniform)) / self.scale).float()
+    It turns a top k into a sample without replacement from the softmax (the Gumbel-max trick).
+    """
+    random = bits(GUMBEL, seed, step, queries, rows) >> 10  # 53 bits, all that a double holds
+    uniform = (random.double() + 0.5) * 2.0**-53
+    return (-torch.log(-torch.log(uniform)) / scale).float()

@@ -16,7 +16,7 @@ from unstale.corrector.network import Corrector
 from unstale.errors import InputError
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK
-from unstale.search.partition import cell_count, partition
+from unstale.search.partition import partition
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Part, Snapshot
 from unstale.search.vectors import Vectors
@@ -38,7 +38,6 @@ class IVF(Approximate):
 
     Args:
         buffer: The stale embeddings; rows to rescore are read from it, so it may be on disk.
-        corrector: h, as it is at each search.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot, a copy of the buffer in the order of the cells.
         cells: How many cells to make; 0 for 4 sqrt(N), at most 8,192.
@@ -59,7 +58,7 @@ class IVF(Approximate):
     ) -> None:
         if cells < 0 or probes < 1:
             raise InputError(f"cannot probe {probes} of {cells} cells")
-        order, starts = partition(buffer, cells or cell_count(len(buffer)), seed)
+        order, starts = partition(buffer, cells, seed)
         device = buffer.device
         self._order, self._sizes = order.to(device), starts.diff().to(device)
         self._bounds: list[int] = starts.tolist()
@@ -94,7 +93,7 @@ class IVF(Approximate):
     def _measure(self, cells: range) -> None:
         """Note where the rows of cells are, and how far they reach in any one direction."""
         for cell in cells:
-            rows = self.snapshot.between(self._bounds[cell], self._bounds[cell + 1])
+            rows = self.snapshot.stored.between(*self._bounds[cell : cell + 2])
             self._centroids[cell] = rows.mean(dim=0)
             self._spreads[cell] = (rows - self._centroids[cell]).square().mean().sqrt()
 
@@ -137,9 +136,9 @@ class IVF(Approximate):
         groups = by_cell.split(counts.tolist())
         for cell, group in zip(distinct.tolist(), groups, strict=True):
             query, rank = pairs[group].unbind(dim=1)
-            start, stop = self._bounds[cell], self._bounds[cell + 1]
+            start, stop = self._bounds[cell : cell + 2]
             part = next(p for p in scan.parts if start < p.stop)
-            vectors, rows = self.snapshot.between(start, stop), self._order[start:stop]
+            vectors, rows = self.snapshot.stored.between(start, stop), self._order[start:stop]
             scores = torch.addmm(part.offset[query], part.queries[query], vectors.T)
             if scan.added is not None:
                 scores = scores + scan.added.of(query).scores(rows)

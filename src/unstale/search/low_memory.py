@@ -6,17 +6,12 @@ and "use our approach to re-rank stale representations initially retrieved from 
 
 from typing import final
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
-from unstale.search.added import Added
 from unstale.search.best import TopK
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
-from unstale.search.search import Search
+from unstale.search.search import Asked, Search
 
 
 @final
@@ -34,29 +29,20 @@ class RotatingSubset(Search):
         self.size = min(size, len(buffer))
         self.every = max(1, every)
         self.seed = seed
-        self._epoch = 0
-        self._exact = self._draw()
+        self._epoch = -1
+        self.begin(0)
 
     def begin(self, step: int) -> None:
         """Change the subset if it is time; it is a function of the step alone."""
         if step // self.every != self._epoch:
             self._epoch = step // self.every
-            self._exact = self._draw()
+            rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
+            vectors = self.buffer[rows.to(self.corrector.last.weight.device)]
+            self._exact = Exact(TargetBuffer([vectors]), self.corrector, rows=rows)
 
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
+    def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets of the subset."""
-        return self._exact.top_k(queries, k, exclude, added)
-
-    def _draw(self) -> Exact:
-        rows = subset(len(self.buffer), self.size, self.seed, self._epoch)
-        vectors = self.buffer[rows.to(self.corrector.last.weight.device)]
-        return Exact(TargetBuffer([vectors]), self.corrector, rows=rows)
+        return self._exact.find(asked, k)
 
 
 @final
@@ -71,20 +57,13 @@ class StaleRerank(Search):
         self.corrector = corrector
         self.depth = depth
 
-    @torch.no_grad()
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
+    def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets by the corrector among the best stale ones."""
-        width = 0 if exclude is None else exclude.shape[1]
-        depth = max(k, min(self.depth, len(self.buffer) - width))
+        queries, exclude, added = asked
+        depth = max(k, min(self.depth, len(self.buffer) - asked.width))
         here = self.buffer.device
-        known = None if exclude is None else exclude.to(here)
-        rows = Exact(self.buffer).top_k(queries.to(here), depth, known).rows.to(queries.device)
+        there = Asked(queries.to(here), None if exclude is None else exclude.to(here))
+        rows = Exact(self.buffer).find(there, depth).rows.to(queries.device)
         distinct, place = rows.unique(return_inverse=True)
         scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
         if added is not None:

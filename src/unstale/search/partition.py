@@ -1,7 +1,5 @@
 """A partition of the targets into cells of close neighbours, by faiss's k-means."""
 
-from typing import NamedTuple, final
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,30 +9,23 @@ from unstale.search.draws import subset
 from unstale.search.vectors import Vectors
 
 _BUDGET = 1e13  # operations to spend on finding each target's cell: two minutes on two cores
+_MOST = 8192  # cells; finding more would not stay affordable
 _SAMPLE = 40  # targets for each centroid to learn from
 _ROUNDS = 6
 _SCORES = 2**24  # comparisons at once, which bounds the memory
 
 
-@final
-class Partition(NamedTuple):
-    """`order` lists the rows cell by cell, and `starts` tells where each cell begins in it."""
+def partition(
+    vectors: Vectors, count: int, seed: int
+) -> tuple[Int[Tensor, " n"], Int[Tensor, " cells_and_end"]]:
+    """Divide vectors into cells, none of them empty; a count of 0 makes 4 sqrt(N), at most 8,192.
 
-    order: Int[Tensor, " n"]
-    starts: Int[Tensor, " cells_and_end"]
-
-
-def cell_count(targets: int) -> int:
-    """Return how many cells to make: 4 sqrt(N), as far as finding them stays affordable."""
-    return max(1, min(targets, round(4 * targets**0.5), 8192))
-
-
-def partition(vectors: Vectors, count: int, seed: int) -> Partition:
-    """Divide vectors into at most `count` cells, none of them empty.
+    Return the rows cell by cell, and where each cell begins among them.
 
     Where comparing N targets with all centroids would take too long, it is done in the leading
     principal directions only: a worse cell costs a little overlap, and cannot make an answer wrong.
     """
+    count = count or max(1, min(len(vectors), round(4 * len(vectors) ** 0.5), _MOST))
     rows = subset(len(vectors), min(len(vectors), _SAMPLE * count), seed, step=0)
     sample = vectors[rows.to(vectors.device)]
     kept = max(64, int(_BUDGET / (2 * len(vectors) * count)))
@@ -47,7 +38,7 @@ def partition(vectors: Vectors, count: int, seed: int) -> Partition:
     cell = torch.cat(nearest)
     sizes = torch.bincount(cell)
     ends = sizes[sizes > 0].cumsum(0)
-    return Partition(cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends]))
+    return cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends])
 
 
 def _directions(sample: Float[Tensor, "n d"], count: int) -> Float[Tensor, "d c"]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from unstale.corrector.network import Corrector
 from unstale.search.added import Added
 from unstale.search.best import TopK, agreement
+from unstale.search.search import Asked
 from unstale.search.vectors import CORRECTED, Vectors
 
 _ALWAYS = 2  # ranks on either side of the k-th that are always rescored, to measure the error
@@ -23,24 +24,21 @@ _DEVIATIONS = 2.0  # measured: where 2% of the queries may be in doubt, under 1%
 class ExactScores(NamedTuple):
     """The exact scores of a batch of queries, computed for the rows that are wanted."""
 
-    queries: Float[Tensor, "b d"]
+    asked: Asked
     buffer: Vectors
     corrector: Corrector
-    added: Added | None
 
     def of(self, rows: Int[Tensor, "b m"], wanted: Bool[Tensor, "b m"]) -> Float[Tensor, "b m"]:
         """Score the wanted rows through the corrector, each distinct row once; 0 for the others."""
-        query = wanted.nonzero()[:, 0]
+        queries, _, added = self.asked
         distinct, place = rows[wanted].unique(return_inverse=True)
-        scores = self.queries.new_empty(len(self.queries), len(distinct))
-        score = self.corrector.scorer(self.queries)
-        for start in range(0, len(distinct), CORRECTED):
-            part = slice(start, start + CORRECTED)
-            scores[:, part] = score(self.buffer[distinct[part]])
-        if self.added is not None:
-            scores = scores + self.added.scores(distinct)
-        exact = self.queries.new_zeros(rows.shape)
-        exact[wanted] = scores[query, place]
+        score = self.corrector.scorer(queries)
+        parts = [score(self.buffer[part]) for part in distinct.split(CORRECTED)]
+        scores = torch.cat(parts, dim=1)
+        if added is not None:
+            scores = scores + added.scores(distinct)
+        exact = queries.new_zeros(rows.shape)
+        exact[wanted] = scores[wanted.nonzero()[:, 0], place]
         return exact
 
 
@@ -86,14 +84,10 @@ class Rescored(NamedTuple):
 def rescore(
     fetched: Fetched, k: int, tolerance: float, checked: Int[Tensor, " c"], exact: ExactScores
 ) -> Rescored:
-    """Choose the top k of an approximate ranking that reaches deeper.
+    """Choose the top k of an approximate ranking of k or more.
 
-    Args:
-        fetched: Ranked targets of each query, k or more.
-        k: How many to choose.
-        tolerance: The distance to the k-th score within which a target is in doubt.
-        checked: Queries for which everything is rescored, to see what the others miss.
-        exact: The exact scores.
+    A target is in doubt within `tolerance` of the k-th score. For the queries that are `checked`
+    everything is rescored, to see what the others miss.
     """
     approximate = fetched.best
     if approximate.rows.shape[1] == k:

@@ -21,8 +21,6 @@ class Rolling(Approximate):
     """Scan all of the snapshot of h(B); see `Approximate` for how it stays nearly exact.
 
     Args:
-        buffer: The stale embeddings.
-        corrector: h, as it is at each search.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot.
         seed: The seed of the targets that tell where a query's best targets lie.

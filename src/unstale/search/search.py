@@ -1,14 +1,39 @@
 """What every search answers: the best targets, and what it must remember."""
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple, final
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.search.added import Added
-from unstale.search.best import TopK
-from unstale.search.vectors import Vectors
+from unstale.search.best import TopK, drop
+
+
+@final
+class Asked(NamedTuple):
+    """A batch of queries as a search sees it."""
+
+    queries: Float[Tensor, "b d"]
+    exclude: Int[Tensor, "b p"] | None = None  # rows never to find for each, padded with -1
+    added: Added | None = None  # to the scores
+
+    @property
+    def width(self) -> int:
+        """Return how many of the targets that are found for a query may be excluded."""
+        return 0 if self.exclude is None else self.exclude.shape[1]
+
+    def first(self, count: int) -> "Asked":
+        """Return the same for the first queries."""
+        exclude = None if self.exclude is None else self.exclude[:count]
+        added = None if self.added is None else self.added.of(slice(count))
+        return Asked(self.queries[:count], exclude, added)
+
+    def allowed(self, best: TopK, k: int) -> TopK:
+        """Keep the first k of each query that are not excluded."""
+        return best if self.exclude is None else drop(best, self.exclude, k)
 
 
 class Search(ABC):
@@ -17,7 +42,7 @@ class Search(ABC):
     def begin(self, step: int) -> None:  # noqa: B027 - most searches need nothing
         """Prepare for a training step, before its searches; by default nothing changes."""
 
-    @abstractmethod
+    @torch.no_grad()
     def top_k(
         self,
         queries: Float[Tensor, "b d"],
@@ -25,15 +50,18 @@ class Search(ABC):
         exclude: Int[Tensor, "b p"] | None = None,
         added: Added | None = None,
     ) -> TopK:
-        """Return the k best targets of each query, none of which is among its excluded rows."""
+        """Return the k best targets of each query, none of which is among its excluded rows.
+
+        An approximate search scores those approximately that are in the top k without doubt.
+        """
+        return self.find(Asked(queries, exclude, added), k)
+
+    @abstractmethod
+    def find(self, asked: Asked, k: int) -> TopK:
+        """Do what `top_k` does; every search has its own way."""
 
     def rescore(
-        self,
-        found: TopK,
-        low: Float[Tensor, "b 1"],
-        high: Float[Tensor, "b 1"],
-        queries: Float[Tensor, "b d"],
-        added: Added | None,
+        self, found: TopK, low: Float[Tensor, "b 1"], high: Float[Tensor, "b 1"], asked: Asked
     ) -> TopK:
         """Score exactly what this search found between two scores; by default it is exact."""
         return found
@@ -51,7 +79,7 @@ class Search(ABC):
         """Resume from the state of a checkpoint; by default there is none."""
 
 
-def check_k(k: int, vectors: Vectors) -> None:
+def check_k(k: int, targets: int) -> None:
     """Refuse to take more targets than there are."""
-    if k > len(vectors):
-        raise InputError(f"cannot take the top {k} of a buffer of {len(vectors)} targets")
+    if k > targets:
+        raise InputError(f"cannot take the top {k} of a buffer of {targets} targets")

@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from typing import final
 
-import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.distributed import gather
-from unstale.search.added import Added
-from unstale.search.best import TopK, drop
-from unstale.search.search import Search, check_k
+from unstale.search.best import TopK
+from unstale.search.search import Asked, Search, check_k
 
 
 def search_in_place(buffer: Buffer, build: Callable[[TargetBuffer], Search]) -> Search:
@@ -37,27 +34,21 @@ class Sharded(Search):
         """Prepare the local search."""
         self.local.begin(step)
 
-    @torch.no_grad()
-    def top_k(
-        self,
-        queries: Float[Tensor, "b d"],
-        k: int,
-        exclude: Int[Tensor, "b p"] | None = None,
-        added: Added | None = None,
-    ) -> TopK:
+    def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets of each query, in every process."""
-        check_k(k, self.buffer)
-        wanted = k + (0 if exclude is None else exclude.shape[1])
+        check_k(k, len(self.buffer))
+        wanted = k + asked.width
         # Noise and residuals are keyed by the row in the corpus, not in this process's part.
-        own = None if added is None else added.starting_at(self.buffer.start)
-        found = self.local.top_k(queries, min(wanted, len(self.buffer.local)), None, own)
+        added = None if asked.added is None else asked.added.starting_at(self.buffer.start)
+        own = Asked(asked.queries, None, added)
+        found = self.local.find(own, min(wanted, len(self.buffer.local)))
         merged = self._merge(found, wanted)
         # An approximate search is exact near the k-th of its own rows, not near that of all.
         low, high = merged.scores[:, -1:], merged.scores[:, k - 1 : k]
-        rescored = self.local.rescore(found, low, high, queries, own)
+        rescored = self.local.rescore(found, low, high, own)
         if rescored is not found:
             merged = self._merge(rescored, wanted)
-        return merged if exclude is None else drop(merged, exclude, k)
+        return asked.allowed(merged, k)
 
     def _merge(self, found: TopK, k: int) -> TopK:
         # (processes * m, b): gathered under each other, whatever m is in each.

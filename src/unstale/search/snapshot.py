@@ -41,8 +41,7 @@ class Snapshot:
     Args:
         buffer: The stale embeddings.
         corrector: h, which moves.
-        precision: How to store corrected rows. Nothing is stored before the first renewal, unless
-            there is an order.
+        precision: How to store corrected rows.
         order: Which row of the buffer stands at each place; by default its own. The stale rows are
             then copied in that order at once.
     """
@@ -56,31 +55,20 @@ class Snapshot:
     ) -> None:
         self.buffer = buffer
         self.corrector = corrector
-        self.precision = precision
         self.order = order
-        self.stored: Stored | None = None
+        # On a CPU it takes no memory before it is written to.
+        self.stored = Stored.empty(len(buffer), buffer.dim, precision, buffer.device)
         self._filled = False  # the rows after the position are in `stored`, too
         self.position = len(buffer)
         self.renewed = 0  # rows corrected so far, in all passes
         self.before: Corrector | None = None
         self.current: Corrector | None = None
         if order is not None:
-            self._copy(order)
-
-    def _copy(self, order: Int[Tensor, " n"]) -> None:
-        places = torch.empty_like(order)
-        places[order] = torch.arange(len(order), device=order.device)
-        stored = self._storage()
-        for start, stale in self.buffer.chunks(_CHUNK):
-            stored.scatter(places[start : start + len(stale)], stale)
-        self._filled = True
-
-    def _storage(self) -> Stored:
-        """Return where corrected rows are stored; it is allocated when first needed."""
-        if self.stored is None:
-            size = len(self.buffer), self.buffer.dim
-            self.stored = Stored(*size, self.precision, self.buffer.device)
-        return self.stored
+            places = torch.empty_like(order)
+            places[order] = torch.arange(len(order), device=order.device)
+            for start, stale in buffer.chunks(_CHUNK):
+                self.stored.write(places[start : start + len(stale)], stale)
+            self._filled = True
 
     def complete(self) -> bool:
         """Tell whether a pass has reached the end, and another may begin."""
@@ -98,17 +86,10 @@ class Snapshot:
         assert self.current is not None
         stop = min(self.position + count, len(self.buffer))
         for places in torch.arange(self.position, stop, device=self.buffer.device).split(CORRECTED):
-            corrected = self.current(self.buffer[self._rows(places)])
-            self._storage().write(self.position, corrected)
+            rows = places if self.order is None else self.order.to(places.device)[places]
+            self.stored.write(places, self.current(self.buffer[rows]))
             self.position += len(places)
             self.renewed += len(places)
-
-    def _rows(self, places: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-        return places if self.order is None else self.order.to(places.device)[places]
-
-    def between(self, start: int, stop: int) -> Float[Tensor, "n d"]:
-        """Return the stored rows from a place up to another."""
-        return self._storage().between(start, stop)
 
     def parts(self, queries: Float[Tensor, "b d"], around: Neighbourhood) -> list[Part]:
         """Return the rows by version, each with the queries that score them as h would now."""
@@ -125,7 +106,7 @@ class Snapshot:
                 then = Linearised(version, around)
                 u = then.solve(pulled, start=queries)
                 offset = level - (u * then.mean).sum(dim=1, keepdim=True)
-                vectors = self._storage() if stored else self.buffer
+                vectors = self.stored if stored else self.buffer
                 found.append(Part(start, stop, vectors, u, offset))
         return found
 
@@ -137,7 +118,7 @@ class Snapshot:
                 state |= {f"{name}.{k}": v.clone() for k, v in version.state_dict().items()}
         if self.current is not None:
             filled = len(self.buffer) if self._filled else self.position
-            for name, tensor in zip(("stored", "scales"), self._storage().tensors, strict=True):
+            for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 state[name] = tensor[:filled].clone()
         return state
 
@@ -148,7 +129,7 @@ class Snapshot:
         self.before = self._version(state, "before.")
         self.current = self._version(state, "current.")
         if self.current is not None:
-            for name, tensor in zip(("stored", "scales"), self._storage().tensors, strict=True):
+            for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 tensor[: len(state[name])] = state[name].to(tensor.device)
 
     def _version(self, state: dict[str, Tensor], prefix: str) -> Corrector | None:
