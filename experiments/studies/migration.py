@@ -28,7 +28,7 @@ from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.index import index_chunks
 from unstale.migration.queries import Asked
 from unstale.migration.sample import Picked
-from unstale.migration.settings import Method, MigrateSettings, Priority, Sampling, check_size
+from unstale.migration.settings import Method, MigrateSettings, TargetSampling, check_size
 from unstale.migration.validate import Interval
 from unstale.migration.vectors import ArrayVectors
 from unstale.search.best import TopK
@@ -52,8 +52,7 @@ class Settings:
         resamples: The number of samples of each size.
         method: How to fit; see `unstale correct`.
         sampling: How to draw the sample.
-        re_embed: The part of the targets to embed beyond the sample.
-        re_embed_by: Which those are.
+        re_embed: The part of the targets to embed beyond the sample: those that queries find.
         max_length: Tokens after which both encoders cut a text.
         hidden: The width of the corrector.
         seed: The seed of the first sample.
@@ -68,9 +67,8 @@ class Settings:
     fractions: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), least=0, most=1)
     resamples: int = setting(20, least=1)
     method: Method = "auto"
-    sampling: Sampling = "uniform"
+    sampling: TargetSampling = "uniform"
     re_embed: float = setting(0.0, least=0, most=1)
-    re_embed_by: Priority = "retrieved"
     max_length: int = setting(128, least=1)
     hidden: int = setting(1536, least=1)
     seed: int = setting(0, least=0)
@@ -80,8 +78,7 @@ class Settings:
         """Return the settings of the first migration."""
         return MigrateSettings(
             method=self.method, sampling=self.sampling, re_embed=self.re_embed,
-            re_embed_by=self.re_embed_by, corrector_hidden=self.hidden, k=K, queries=self.asked,
-            seed=self.seed,
+            corrector_hidden=self.hidden, k=K, queries=self.asked, seed=self.seed,
         )  # fmt: skip
 
 

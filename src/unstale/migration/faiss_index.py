@@ -11,14 +11,13 @@ from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+from unstale.migration.stale import CHUNK, Arrays, StaleVectors
 
 _LOG = logging.getLogger(__name__)
 _METRICS = {0: "inner product", 1: "L2 distance"}
 
 
-def load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
-    """Import faiss, or say which extra brings it."""
+def _load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
     try:
         import faiss
     except ImportError:
@@ -34,7 +33,7 @@ class FaissVectors(StaleVectors):
     dtype = np.dtype(np.float32)
 
     def __init__(self, path: Path) -> None:
-        faiss = load_faiss()
+        faiss = _load_faiss()
         self.path = path
         try:
             self.index = faiss.read_index(str(path))
@@ -46,28 +45,30 @@ class FaissVectors(StaleVectors):
         if isinstance(self.inner, (faiss.IndexIDMap, faiss.IndexIDMap2)):
             self.ids = faiss.vector_to_array(self.inner.id_map)
             self.inner = faiss.downcast_index(self.inner.index)
-        kind = type(self.inner).__name__
         self.rows, self.dim = int(self.index.ntotal), int(self.index.d)
         number = int(self.index.metric_type)
         self.metric = _METRICS.get(number, f"the metric {number} of faiss")
         if not self.rows:
             raise InputError(f"{path}: the index is empty")
+        self._check_kind(type(self.inner).__name__)
+
+    def _check_kind(self, kind: str) -> None:
         rule = "cannot return its vectors; a flat, IVF-flat or HNSW-flat index can"
         if "FastScan" in kind:  # to ask it would end the process
-            raise InputError(f"{path}: an index of type {kind} {rule}")
-        if hasattr(self.inner, "make_direct_map"):
-            try:
+            raise InputError(f"{self.path}: an index of type {kind} {rule}")
+        try:
+            if hasattr(self.inner, "make_direct_map"):
                 self.inner.make_direct_map()
-            except RuntimeError:
-                ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
-                raise InputError(f"{path}: an index of type {kind} with {ids}") from None
+        except RuntimeError:
+            ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
+            raise InputError(f"{self.path}: an index of type {kind} with {ids}") from None
         try:
             self.inner.reconstruct(0)
         except RuntimeError:
-            raise InputError(f"{path}: an index of type {kind} {rule}") from None
+            raise InputError(f"{self.path}: an index of type {kind} {rule}") from None
         if not kind.startswith("IndexFlat"):
             rule = "the new index will be flat: its structure is that of the old vectors"
-            _LOG.warning("%s is an %s; %s", path, kind, rule)
+            _LOG.warning("%s is an %s; %s", self.path, kind, rule)
         if "Flat" not in kind:
             rule = "the corrector starts from what is left of them"
             _LOG.warning("an %s keeps its vectors rounded: %s", kind, rule)
@@ -81,9 +82,9 @@ class FaissVectors(StaleVectors):
         """Reconstruct single vectors."""
         return np.stack([self.inner.reconstruct(int(r)) for r in rows])
 
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
-        faiss = load_faiss()
+        faiss = _load_faiss()
         index = faiss.IndexFlat(dim, self.index.metric_type)
         if self.ids is not None:
             index = faiss.IndexIDMap2(index)
