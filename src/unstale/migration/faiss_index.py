@@ -17,14 +17,6 @@ _LOG = logging.getLogger(__name__)
 _METRICS = {0: "inner product", 1: "L2 distance"}
 
 
-def _load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
-    try:
-        import faiss
-    except ImportError:
-        raise InputError("a faiss index needs faiss: pip install 'unstale[faiss]'") from None
-    return faiss
-
-
 @final
 class FaissVectors(StaleVectors):
     """A faiss index that can give its vectors back."""
@@ -33,8 +25,11 @@ class FaissVectors(StaleVectors):
     dtype = np.dtype(np.float32)
 
     def __init__(self, path: Path) -> None:
-        faiss = _load_faiss()
-        self.path = path
+        try:
+            import faiss
+        except ImportError:
+            raise InputError("a faiss index needs faiss: pip install 'unstale[faiss]'") from None
+        self.path, self.faiss = path, faiss
         try:
             self.index = faiss.read_index(str(path))
         except RuntimeError as error:
@@ -78,16 +73,11 @@ class FaissVectors(StaleVectors):
         for start in range(0, self.rows, size):
             yield start, self.inner.reconstruct_n(start, min(size, self.rows - start))
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Reconstruct single vectors."""
-        return np.stack([self.inner.reconstruct(int(r)) for r in rows])
-
     def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
-        faiss = _load_faiss()
-        index = faiss.IndexFlat(dim, self.index.metric_type)
+        index: Any = self.faiss.IndexFlat(dim, self.index.metric_type)
         if self.ids is not None:
-            index = faiss.IndexIDMap2(index)
+            index = self.faiss.IndexIDMap2(index)
         for start, vectors in corrected:
             vectors = np.ascontiguousarray(vectors, np.float32)
             if self.ids is None:
@@ -96,5 +86,5 @@ class FaissVectors(StaleVectors):
                 index.add_with_ids(vectors, self.ids[start : start + len(vectors)])
         path = folder / f"vectors{self.path.suffix}"
         with atomic_file(path) as temporary:
-            faiss.write_index(index, str(temporary))
+            self.faiss.write_index(index, str(temporary))
         return path

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
-from unstale.migration.embed import Embed, EmbeddedTargets
+from unstale.migration.embed import EmbeddedTargets, EmbedPicked
 from unstale.migration.index import Known, index_chunks
 from unstale.migration.learn import Learned, learn
 from unstale.migration.queries import Asked
@@ -95,7 +95,7 @@ class Fitting:
     """
 
     source: StaleVectors
-    embed: Embed
+    embed: EmbedPicked
     asked: Asked
     settings: MigrateSettings
     given: Learned | None = None

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 
 from unstale.errors import InputError
@@ -72,16 +72,6 @@ class ParquetVectors(StaleVectors):
         """Yield the vectors batch by batch."""
         for start, _, vectors in self.tables(size, [self.column]):
             yield start, vectors
-
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows, by one pass over the file."""
-        found = np.zeros((len(rows), self.dim), np.float32)
-        order = np.argsort(rows, kind="stable")
-        for start, vectors in self.chunks():
-            low, high = np.searchsorted(rows[order], [start, start + len(vectors)])
-            here = order[low:high]
-            found[here] = vectors[rows[here] - start]
-        return found
 
     def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write the same columns, the vectors replaced."""

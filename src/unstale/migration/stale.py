@@ -33,10 +33,6 @@ class StaleVectors(ABC):
         """Yield `(first row, float32 vectors)` over all rows."""
 
     @abstractmethod
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Return the vectors of some rows, as float32."""
-
-    @abstractmethod
     def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write corrected vectors of all rows, in the format and number type of these.
 
@@ -49,6 +45,14 @@ class StaleVectors(ABC):
         Returns:
             The file or folder that was written.
         """
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Return the vectors of some rows, by one pass over all."""
+        found = np.zeros((len(rows), self.dim), np.float32)
+        for start, vectors in self.chunks():
+            here = (rows >= start) & (rows < start + len(vectors))
+            found[here] = vectors[rows[here] - start]
+        return found
 
 
 def check_values(source: StaleVectors) -> None:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 from safetensors import SafetensorError, safe_open
 
@@ -47,10 +47,6 @@ class ArrayVectors(StaleVectors):
                 piece = np.memmap(self.path, self.dtype, "r", offset, piece.shape)
             yield start, np.array(piece, np.float32)
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows."""
-        return np.asarray(self.array[rows], np.float32)
-
     def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a header, and the numbers after it."""
         path, shape = folder / f"vectors{self.path.suffix}", (self.rows, dim)
@@ -83,10 +79,6 @@ class BufferVectors(StaleVectors):
         """Yield pieces of the shards."""
         for start, vectors in self.buffer.chunks(size):
             yield start, vectors.numpy()
-
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows."""
-        return self.buffer[torch.from_numpy(np.asarray(rows, np.int64))].numpy()
 
     def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a buffer; `made_by` must say that it is corrected, or it would pass for fresh."""
@@ -133,10 +125,8 @@ def _open_safetensors(path: Path) -> ArrayVectors:
         raise InputError(f"{path} is not a safetensors file ({error})") from None
     others = ", ".join(other for other in names if other != name)
     if others and name != "vectors":
-        all_names = ", ".join(names)
-        raise InputError(
-            f"{path} holds {all_names}: which are the vectors? Name the tensor `vectors`"
-        )
+        rule = "which are the vectors? Name the tensor `vectors`"
+        raise InputError(f"{path} holds {', '.join(names)}: {rule}")
     if kind not in _NUMBERS:
         raise InputError(f"{path}: expected {', '.join(_NUMBERS)} numbers, found {kind}")
     _check_array(path, _NUMBERS[kind], shape)
