@@ -18,7 +18,6 @@ import torch
 from unstale.corrector.closed_form import Affine
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.migration.index import Known, write_index
-from unstale.migration.learn import Learned
 from unstale.migration.vectors import open_vectors
 
 
@@ -61,7 +60,7 @@ def main() -> None:
         none = Known(torch.zeros(0, dtype=torch.long), torch.zeros(0, chosen.dim))
         before = sgemm(chosen.dim, chosen.hidden)
         wall, used = time.perf_counter(), time.process_time()
-        write_index(open_vectors(path), Learned(corrector.eval(), {}), none, Path(name) / "out", {})
+        write_index(open_vectors(path), corrector.eval(), none, Path(name) / "out", {})
         wall, used = time.perf_counter() - wall, time.process_time() - used
         peak = (before + sgemm(chosen.dim, chosen.hidden)) / 2
     flop = chosen.rows * 2 * (chosen.dim**2 + 2 * chosen.dim * chosen.hidden)

@@ -5,8 +5,7 @@ held against what full re-embedding gives, and each 95% interval be seen to hold
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from experiments.studies.embedded import Vectors, embed_with
@@ -24,14 +23,14 @@ from unstale.data.dataset import Qrels
 from unstale.data.load import load_dataset
 from unstale.declare import setting
 from unstale.evaluation import metrics
-from unstale.migration.embed import Embedded
+from unstale.migration.embed import EmbeddedTargets
+from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.index import index_chunks
-from unstale.migration.interval import Interval
-from unstale.migration.job import Asked, Sampled, draw_sample, embed_more, learn_and_validate
-from unstale.migration.learn import Method
-from unstale.migration.priority import Priority
-from unstale.migration.sample import Picked, Sampling, sample_size
-from unstale.migration.vectors import ArraySource
+from unstale.migration.queries import Asked
+from unstale.migration.sample import Picked
+from unstale.migration.settings import Method, MigrateSettings, TargetSampling, check_size
+from unstale.migration.validate import Interval
+from unstale.migration.vectors import ArrayVectors
 from unstale.search.best import TopK
 
 K = 10
@@ -53,8 +52,7 @@ class Settings:
         resamples: The number of samples of each size.
         method: How to fit; see `unstale correct`.
         sampling: How to draw the sample.
-        re_embed: The part of the targets to embed beyond the sample.
-        re_embed_by: Which those are.
+        re_embed: The part of the targets to embed beyond the sample: those that queries find.
         max_length: Tokens after which both encoders cut a text.
         hidden: The width of the corrector.
         seed: The seed of the first sample.
@@ -69,18 +67,19 @@ class Settings:
     fractions: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), least=0, most=1)
     resamples: int = setting(20, least=1)
     method: Method = "auto"
-    sampling: Sampling = "uniform"
+    sampling: TargetSampling = "uniform"
     re_embed: float = setting(0.0, least=0, most=1)
-    re_embed_by: Priority = "retrieved"
     max_length: int = setting(128, least=1)
     hidden: int = setting(1536, least=1)
     seed: int = setting(0, least=0)
 
     @property
-    def guided(self) -> bool:
-        """Say whether queries choose targets."""
-        by_queries = self.re_embed > 0 and self.re_embed_by == "retrieved"
-        return self.sampling == "queries" or by_queries
+    def migration(self) -> MigrateSettings:
+        """Return the settings of the first migration."""
+        return MigrateSettings(
+            method=self.method, sampling=self.sampling, re_embed=self.re_embed,
+            corrector_hidden=self.hidden, k=K, queries=self.asked, seed=self.seed,
+        )  # fmt: skip
 
 
 def measure(output: Path, settings: Settings) -> dict[str, Any]:
@@ -95,9 +94,10 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     every = np.arange(len(rows))
     table = []
     for fraction in settings.fractions:
-        size = sample_size(len(dataset.targets), world.source.dim, fraction, None)
+        count = round(fraction * len(dataset.targets))
+        size = check_size(count, len(dataset.targets), world.source.dim)
         trials = [
-            world.migrate(size, settings, settings.seed + trial)
+            world.migrate(size, replace(settings.migration, seed=settings.seed + trial))
             for trial in tqdm(range(settings.resamples), desc=f"{fraction:.0%}")
         ]
         table.append({"fraction": fraction, "embedded": size, **_gather(trials)})
@@ -130,7 +130,7 @@ class _World:
         self.new = new
         self.qrels = qrels
         self.rows = rows
-        self.source = ArraySource("npy", Path("old.npy"), old.targets.numpy())
+        self.source = ArrayVectors(Path("old.npy"), old.targets.numpy())
         self.true = (new.queries @ new.targets.T).topk(K, dim=1).indices
 
     def overlap(
@@ -148,47 +148,30 @@ class _World:
         found = metrics.measure(self.qrels, self.rows[asked], TopK(best.values, best.indices))
         return float(found["recall@10"].mean())
 
-    def embed(self, stage: str, pick: Callable[[], Picked]) -> Embedded:
+    def embed(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Look fresh vectors up."""
         picked = pick()
-        return Embedded(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
+        return EmbeddedTargets(picked, self.new.targets[torch.from_numpy(picked.rows)], 0.0)
 
-    def migrate(
-        self, size: int, settings: Settings, seed: int
-    ) -> dict[str, tuple[Interval, float]]:
+    def migrate(self, size: int, settings: MigrateSettings) -> dict[str, tuple[Interval, float]]:
         """Migrate once; return each estimate with its truth."""
-        order = np.random.default_rng(seed + 10_000).permutation(len(self.rows))
-        asked = settings.asked
-        check = np.sort(order[:asked])
-        guide = order[asked : 2 * asked if settings.guided else asked]
+        order = np.random.default_rng(settings.seed + 10_000).permutation(len(self.rows))
+        count = settings.queries
+        check = np.sort(order[:count])
+        guide = order[count : 2 * count if settings.guided_by else count]
         left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
-        given = Asked(
+        asked = Asked(
             self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
             self.qrels, self.rows[check],
         )  # fmt: skip
-        sample = draw_sample(
-            self.source, lambda: size, self.embed, sampling=settings.sampling,
-            queries=given.guide, seed=seed,
-        )  # fmt: skip
-        learn = partial(
-            learn_and_validate, self.source, asked=given, curve=False, method=settings.method,
-            hidden=settings.hidden, k=K, seed=seed,
-        )  # fmt: skip
-        learned, found, _ = learn(sample)
-        if settings.re_embed:
-            sample = embed_more(
-                self.source, sample, learned, self.embed, "re-embedded",
-                round(settings.re_embed * self.source.rows), settings.re_embed_by, given.guide,
-                seed,
-            )  # fmt: skip
-            learned, found, _ = learn(sample)
-        truth = self._truth(learned.corrector, sample, left)
-        return {name: (interval, truth[name]) for name, interval in found.items()}
+        fitting = Fitting(self.source, self.embed, asked, settings)
+        done = fitting.run(lambda: size, round(settings.re_embed * self.source.rows), curve=False)
+        truth = self._truth(done, left)
+        return {name: (interval, truth[name]) for name, interval in done.found.items()}
 
-    def _truth(
-        self, corrector: nn.Module, sample: Sampled, asked: Int[ndarray, " a"]
-    ) -> dict[str, float]:
+    def _truth(self, done: Fitted, asked: Int[ndarray, " a"]) -> dict[str, float]:
         """Measure the corrected index against what full re-embedding gives."""
+        sample, corrector = done.sample, done.learned.corrector
         pieces = index_chunks(self.source, corrector, sample.known())
         index = torch.cat([vectors for _, vectors in pieces])
         with torch.no_grad():

@@ -17,14 +17,13 @@ from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
 from unstale.corrector.closed_form import least_squares, procrustes
-from unstale.corrector.fit import FitLoss, fit
+from unstale.corrector.fit import fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.data.load import load_dataset
 from unstale.declare import setting
 from unstale.errors import InputError
 
 CUTOFFS = (10, 20, 100)
-LOSSES: dict[str, FitLoss] = {"corrector, mse": "mse", "corrector, ce + mse": "ce"}
 PAPER = {"small": [67.57, 67.73, 57.57], "corrected": [76.87, 73.32, 53.55]}
 
 
@@ -85,8 +84,11 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     unique = _candidates(near, own, train, settings).unique()
     corrected = _affine(near, far, unique)
     fits: dict[str, Any] = {}
-    for name, loss in LOSSES.items():
-        corrected[name], fits[name] = _fit(near, far, unique, train, loss, settings)
+    for name, queries in (
+        ("corrector, mse", None),
+        ("corrector, ce + mse", far.queries[train]),
+    ):
+        corrected[name], fits[name] = _fit(near, far, unique, queries, settings)
     true = far.queries @ far.targets.T
     seen = {"small model alone": near.queries @ near.targets.T}
     seen |= {name: far.queries @ v.T for name, v in corrected.items()}
@@ -124,8 +126,7 @@ def _fit(
     near: Vectors,
     far: Vectors,
     rows: Int[Tensor, " u"],
-    train: Int[Tensor, " t"],
-    loss: FitLoss,
+    queries: Float[Tensor, "t e"] | None,
     settings: Settings,
 ) -> tuple[Float[Tensor, "n e"], dict[str, Any]]:
     """Correct all targets by a network that is fitted to the embedded rows."""
@@ -135,9 +136,9 @@ def _fit(
     begin = least_squares(near.targets[taught], far.targets[taught])
     h = ProjectedCorrector(begin, (settings.hidden,), unit=True)
     done = fit(
-        h, near.targets[rows], far.targets[rows], loss=loss, held_out=early,
-        queries=far.queries[train] if loss == "ce" else None, scale=settings.scale, anchor=10.0,
-        learning_rate=3e-4, batch_size=256, epochs=settings.epochs, patience=8, seed=settings.seed,
+        h, near.targets[rows], far.targets[rows], queries=queries, held_out=early,
+        scale=settings.scale, anchor=10.0, learning_rate=3e-4, batch_size=256,
+        epochs=settings.epochs, patience=8, seed=settings.seed,
     )  # fmt: skip
     with torch.no_grad():
         corrected = h(near.targets)

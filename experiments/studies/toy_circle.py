@@ -46,7 +46,7 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     queries = on_circle(2 * math.pi * torch.rand(QUERIES))
     corrector = Corrector(2, (32,))
     fitted = fit(
-        corrector, stale, fresh, loss="ce", queries=queries, scale=SCALE, anchor=1.0,
+        corrector, stale, fresh, queries=queries, scale=SCALE, anchor=1.0,
         learning_rate=0.01, epochs=settings.epochs,
     )  # fmt: skip
     with torch.no_grad():

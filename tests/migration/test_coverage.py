@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from unstale.migration.index import Known
 from unstale.migration.learn import learn
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.validate import Pairs, neighbour_overlap
@@ -59,7 +60,7 @@ def held(kind: str, size: int, resamples: int = 20) -> tuple[int, float, float]:
         ours, true = ((queries @ v.T).topk(K, dim=1).indices for v in (index, fresh))
         truth = (true[:, :, None] == ours[:, None, :]).any(2).float().mean().item()
         found, _ = neighbour_overlap(
-            queries[asked], lambda v=index: iter([(0, v)]), rows, fresh[rows], pairs, K, seed
+            queries[asked], [(0, index)], Known(rows, fresh[rows]), pairs, K, seed
         )
         holds += found.holds(truth)
         errors.append(found.value - truth)

@@ -35,45 +35,41 @@ class World:
         picked = pick()
         return EmbeddedTargets(picked, self.fresh[torch.from_numpy(picked.rows)], 1.0)
 
-    def migrate(self, sampling, by, seed):
+    def migrate(self, sampling, more, seed):
         """Return a corrector, the sample and the intervals, and the queries that chose nothing."""
         order = torch.randperm(400, generator=torch.Generator().manual_seed(seed))
         asked = Asked(self.queries[order[:150]], self.queries[order[150:300]])
-        settings = MigrateSettings(
-            method="linear", k=K, seed=seed, sampling=sampling, re_embed_by=by or "retrieved"
-        )
+        settings = MigrateSettings(method="linear", k=K, seed=seed, sampling=sampling)
         fitting = Fitting(self.source, self.embed, asked, settings)
-        done = fitting.run(lambda: 200, 400 if by else 0, curve=False)
-        assert done.sample.seconds == 1 + (sampling == "queries") + (by is not None)
+        done = fitting.run(lambda: 200, more, curve=False)
+        assert done.sample.seconds == 1 + (sampling == "queries") + (more > 0)
         return done.learned, done.sample, done.found, self.queries[order[150:]]
 
 
-WAYS = pytest.mark.parametrize(
-    ("sampling", "by"), [("uniform", "worst"), ("uniform", "retrieved"), ("queries", None)]
-)
+WAYS = pytest.mark.parametrize(("sampling", "more"), [("uniform", 400), ("queries", 0)])
 
 
 @WAYS
-def test_the_targets_that_stay_corrected_are_judged_by_their_like(sampling, by) -> None:
+def test_the_targets_that_stay_corrected_are_judged_by_their_like(sampling, more) -> None:
     world = World(rare_noise=1.0)
     missed = []
     for seed in range(8):
-        learned, sample, found, _ = world.migrate(sampling, by, seed)
+        learned, sample, found, _ = world.migrate(sampling, more, seed)
         stays = np.setdiff1d(np.arange(ROWS), sample.rows[~sample.held_out])
         with torch.no_grad():
             corrected = learned.corrector(world.stale[stays])
         truth = torch.cosine_similarity(corrected, world.fresh[stays]).mean().item()
         missed.append(found["cosine"].value - truth)
-    # Judged by all held-out targets, those left by `worst` would seem worse by 0.04.
+    # Judged by all held-out targets, those left behind would seem worse by 0.016.
     assert abs(np.mean(missed)) < 0.015
 
 
 @WAYS
-def test_the_intervals_are_of_the_final_index(sampling, by) -> None:
+def test_the_intervals_are_of_the_final_index(sampling, more) -> None:
     world = World(rare_noise=0.2)
     held = 0
     for seed in range(8):
-        learned, sample, found, queries = world.migrate(sampling, by, seed)
+        learned, sample, found, queries = world.migrate(sampling, more, seed)
         pieces = index_chunks(world.source, learned.corrector, sample.known())
         index = torch.cat([vectors for _, vectors in pieces])
         ours, true = ((queries @ v.T).topk(K, dim=1).indices for v in (index, world.fresh))

@@ -44,10 +44,10 @@ def test_an_output_in_use_is_refused_and_a_migration_resumed(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("sampling", "all", "--sampling must be one of uniform, coverage, queries, not 'all'"),
-        ("re_embed_by", "all", "--re-embed-by must be one of retrieved, worst"),
+        ("sampling", "all", "--sampling must be one of uniform, queries, not 'all'"),
         ("method", "all", "--method must be one of auto, mlp, linear, procrustes"),
-        ("loss", "all", "--loss must be one of mse, ce"),
+        ("loss", "all", "--loss must be one of ce, mse"),
+        ("scale", float("inf"), "--scale must be at most .*, got inf"),
         ("count", 30, "a sample of 30 of 120 targets is too small"),
     ],
 )

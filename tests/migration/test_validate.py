@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from unstale.migration.index import Known
 from unstale.migration.law import Law
 from unstale.migration.validate import Interval, Pairs, mean_interval, neighbour_overlap
 
@@ -34,21 +35,23 @@ def truth(queries, corrected, fresh) -> float:
 
 
 def pieces(vectors, size=400):
-    return lambda: ((s, vectors[s : s + size]) for s in range(0, len(vectors), size))
+    return ((s, vectors[s : s + size]) for s in range(0, len(vectors), size))
 
 
 def test_no_error_is_a_full_overlap() -> None:
     corrected, _, queries = world(0.0, 0)
     rows = torch.arange(0, 1500, 10)
     pairs = Pairs(corrected[:50], corrected[:50])
-    found, _ = neighbour_overlap(queries, pieces(corrected), rows, corrected[rows], pairs)
+    found, _ = neighbour_overlap(queries, pieces(corrected), Known(rows, corrected[rows]), pairs)
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
 
 
 def test_everything_embedded_is_the_truth_itself() -> None:
     corrected, fresh, queries = world(0.5, 1)
     pairs = Pairs(corrected[:50], fresh[:50])
-    found, _ = neighbour_overlap(queries, pieces(corrected), torch.arange(1500), fresh, pairs)
+    found, _ = neighbour_overlap(
+        queries, pieces(corrected), Known(torch.arange(1500), fresh), pairs
+    )
     assert found.value == pytest.approx(truth(queries, corrected, fresh), abs=1e-6)
 
 
@@ -56,7 +59,7 @@ def test_what_the_index_finds_comes_along_at_least_ten_targets() -> None:
     corrected, fresh, queries = world(0.5, 1)
     rows = torch.arange(0, 1500, 10)
     pairs = Pairs(corrected[rows], fresh[rows])
-    _, found = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], pairs, k=3)
+    _, found = neighbour_overlap(queries, pieces(corrected), Known(rows, fresh[rows]), pairs, k=3)
     assert torch.equal(found.rows, (queries @ corrected.T).topk(10, dim=1).indices)
 
 
@@ -65,11 +68,11 @@ def test_pieces_do_not_matter_and_one_query_says_nothing_about_the_others() -> N
     rows = torch.arange(0, 1500, 10)
     pairs = Pairs(corrected[rows], fresh[rows])
     whole, parts = (
-        neighbour_overlap(queries, pieces(corrected, size), rows, fresh[rows], pairs)[0]
+        neighbour_overlap(queries, pieces(corrected, size), Known(rows, fresh[rows]), pairs)[0]
         for size in (1500, 700)
     )
     assert whole == parts
-    found, _ = neighbour_overlap(queries[:1], pieces(corrected), rows, fresh[rows], pairs)
+    found, _ = neighbour_overlap(queries[:1], pieces(corrected), Known(rows, fresh[rows]), pairs)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
@@ -78,7 +81,7 @@ def test_few_held_out_targets_say_nothing(held: int) -> None:
     corrected, fresh, queries = world(0.5, 1)
     rows = torch.arange(0, 1500, 10)
     pairs = Pairs(corrected[rows[:held]], fresh[rows[:held]])
-    found, _ = neighbour_overlap(queries, pieces(corrected), rows, fresh[rows], pairs)
+    found, _ = neighbour_overlap(queries, pieces(corrected), Known(rows, fresh[rows]), pairs)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
@@ -94,7 +97,7 @@ def test_held_out_targets_may_ask() -> None:
         index[rows] = fresh[rows]
         own = rows[:40]
         found, _ = neighbour_overlap(
-            fresh[own], pieces(index), rows, fresh[rows], pairs, k=2, asking=own
+            fresh[own], pieces(index), Known(rows, fresh[rows]), pairs, k=2, asking=own
         )
         scores = [fresh[own] @ vectors.T for vectors in (index, fresh)]
         for both in scores:
@@ -112,7 +115,7 @@ def test_neighbours_that_are_not_near(k: int) -> None:
     index = corrected.clone()
     index[rows] = fresh[rows]
     pairs = Pairs(corrected[rows[:40]], fresh[rows[:40]])
-    found, _ = neighbour_overlap(queries, pieces(index), rows, fresh[rows], pairs, k)
+    found, _ = neighbour_overlap(queries, pieces(index), Known(rows, fresh[rows]), pairs, k)
     ours, true = ((queries @ v.T).topk(k, dim=1).indices for v in (index, fresh))
     assert found.holds((true[:, :, None] == ours[:, None, :]).any(2).float().mean().item())
 

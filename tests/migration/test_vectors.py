@@ -13,7 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as torch_save_file
 
-from unstale.buffer.buffer import TargetBuffer, write_shard
+from unstale.buffer.buffer import TargetBuffer, write_manifest, write_shard
 from unstale.errors import InputError
 from unstale.migration.stale import check_values
 from unstale.migration.vectors import open_vectors
@@ -57,7 +57,7 @@ def stored(folder: Path, name: str) -> Path:
             written = write_shard(path / f"s{i}.safetensors", torch.from_numpy(part), dtype)
             shards.append({"file": f"s{i}.safetensors", "rows": len(part), "sha256": written})
         manifest = {"format": 1, "fingerprint": {"weights": "a"}, "dim": DIM, "dtype": dtype}
-        (path / "manifest.json").write_text(json.dumps(manifest | {"shards": shards}))
+        write_manifest(path, manifest | {"shards": shards})
     return path
 
 
@@ -154,7 +154,7 @@ def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:
         "int.npy": "found int32",
         "object.npy": "not an npy file of numbers",
         "torn.npy": "not an npy file",
-        "torn.safetensors": "its header says",
+        "torn.safetensors": "not a safetensors file",
         "bad.safetensors": "not a safetensors file",
         "two.safetensors": "a, b: which are the vectors",
         "bf16.safetensors": "expected F16, F32, F64 numbers, found BF16",

@@ -25,17 +25,13 @@ class Tried:
 @final
 @dataclass(frozen=True)
 class Findings:
-    """What a trial found.
+    """What a trial found."""
 
-    `overlaps` are `(step, share of the true top-k that the stale buffer held)`, in order.
-    `refresh_seconds` is what embedding the trial's corpus once takes.
-    """
-
-    overlaps: Sequence[tuple[int, float]]
+    overlaps: Sequence[tuple[int, float]]  # step, and what the stale buffer held of the true top-k
     step_seconds: float
-    refresh_seconds: float
+    refresh_seconds: float  # to embed the trial's corpus once
     tried: Sequence[Tried]
-    above: float
+    above: float  # of the mined negatives, as `Suspects`
     twins: float
 
     @property

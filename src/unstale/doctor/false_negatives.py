@@ -1,7 +1,6 @@
 """How many mined negatives may be positives themselves, as the encoder sees them at its start?"""
 
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,24 +17,17 @@ from unstale.miners.offline import mine_split
 TWIN = 0.95  # a negative with at least this cosine to the positive says nearly the same
 
 
-@final
-@dataclass(frozen=True)
-class FalseNegatives:
-    """Shares of the negatives that plain mining takes.
+class Suspects(NamedTuple):
+    """Shares of the negatives that plain mining takes; exact duplicates of a positive are not."""
 
-    `above`: those that score above the query's positive, an upper bound, since an encoder that
-    has much to learn ranks many a true negative there. `twins`: those that are nearly the same
-    text as the positive. Exact duplicates of a positive are never mined.
-    """
-
-    above: float
-    twins: float
+    above: float  # score above the positive: an untrained encoder ranks many a true negative there
+    twins: float  # are nearly the same text as the positive
 
 
 @torch.no_grad()
 def find_false_negatives(
     model: SentenceTransformer, dataset: RetrievalDataset, buffer: TargetBuffer, k: int
-) -> FalseNegatives:
+) -> Suspects:
     """Mine k for each probed query, and compare them with the first of its positives."""
     mined = mine_split(model, dataset, PROBE, Negatives(Stale(buffer)), k, progress=False)
     pairs = dataset.split(PROBE).pairs
@@ -48,4 +40,4 @@ def find_false_negatives(
     twin = functional.cosine_similarity(negative, positive[:, None], dim=2) >= TWIN
     there = torch.from_numpy(mined.targets >= 0)
     count = max(1, int(there.sum()))
-    return FalseNegatives(int((above & there).sum()) / count, int((twin & there).sum()) / count)
+    return Suspects(int((above & there).sum()) / count, int((twin & there).sum()) / count)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -58,19 +57,15 @@ def run_trial(
 
     Args:
         dataset: The whole data; it is sampled.
-        encoder: Loads the encoder at its start.
-        folder: For what is embedded and trained.
-        settings: Further settings of the trainings.
+        encoder: Loads the encoder, always at the same start.
         seconds: About how long to take; it decides the sample and the steps.
         steps: Steps of each training, instead of as many as there is time for.
         targets: The most targets to sample.
     """
     began = time.perf_counter()
     if seconds <= 0 or targets < 2 or (steps is not None and steps < 1):
-        raise InputError(
-            "expected seconds above 0, at least 2 targets and 1 step, "
-            f"not {seconds:g}, {targets} and {steps}"
-        )
+        rule = "expected seconds above 0, at least 2 targets and 1 step"
+        raise InputError(f"{rule}, not {seconds:g}, {targets} and {steps}")
     model = encoder()
     rate = _rate(model, sample(dataset, min(512, targets)))
     part = sample(dataset, min(targets, max(1000, int(_SHARE * seconds * rate))))
@@ -87,13 +82,16 @@ def run_trial(
     assert refresh is not None
     common, mined = replace(common, buffer=folder / "buffer"), max(1, settings.hard_negatives or 4)
     buffer = TargetBuffer.open(folder / "buffer")
-    false = find_false_negatives(model, part, buffer, mined)
+    suspects = find_false_negatives(model, part, buffer, mined)
+
+    def cell(kind: TrainSettings, name: str) -> Cell:
+        def run(into: Path, resume: bool) -> RunResult:
+            return train(part, encoder(), into, kind, resume=resume)
+
+        return Cell(folder / name, _title(kind), run)
 
     def run_all(kinds: Sequence[TrainSettings], name: str) -> list[RunResult]:
-        cells = [
-            Cell(folder / f"{name}{i}", _title(kind), partial(_train, part, encoder, kind))
-            for i, kind in enumerate(kinds)
-        ]
+        cells = [cell(kind, f"{name}{i}") for i, kind in enumerate(kinds)]
         return [done.entry for done in run_cells(cells, keep_models=False)]
 
     kinds = _kinds(common, dimension(model), mined)
@@ -101,50 +99,34 @@ def run_trial(
         pilot = replace(kinds[-1], probe_targets=1, probe_queries=1)
         (done,) = run_all([pilot], "pilot")
         left = 0.9 * seconds - (time.perf_counter() - began) - len(kinds) * refresh
-        steps = int(np.clip(left / (_STEPS * step_seconds(done)), _FEWEST, _MOST))
+        steps = int(np.clip(left / (_STEPS * _step_seconds(done)), _FEWEST, _MOST))
     every = max(1, steps // _READINGS)
     kinds = [replace(kind, steps=steps, meter_steps=every) for kind in kinds]
     stale, *corrected = runs = run_all(kinds, "")
     tried = [
         Tried(kind.strategy, kind.corrector_widths[0],
-              run.freshness[-1]["overlap_corrected"], step_seconds(run))
+              run.freshness[-1]["overlap_corrected"], _step_seconds(run))
         for kind, run in zip(kinds[1:], corrected, strict=True)
     ]  # fmt: skip
     overlaps = [(f["step"], f["overlap_stale"]) for f in stale.freshness]
-    findings = Findings(overlaps, step_seconds(stale), refresh, tried, false.above, false.twins)
+    findings = Findings(overlaps, _step_seconds(stale), refresh, tried, *suspects)
     named = [replace(run, strategy=_title(kind)) for kind, run in zip(kinds, runs, strict=True)]
     return Trial(part, named, findings)
 
 
 def _kinds(common: TrainSettings, dim: int, mined: int) -> list[TrainSettings]:
-    """List what to train: stale, corrected-free, and corrected with two widths."""
     narrow = replace(common, corrector_hidden=2 * dim)
+    # Mined targets are not encoded: they train the queries as the corrector sees them.
+    free = replace(narrow, free_negatives=mined, hard_negatives=0, uniform_negatives=0)
     return [
         replace(common, strategy="stale"),
-        # Mined targets are not encoded: they train the queries as the corrector sees them.
-        replace(
-            narrow,
-            strategy="corrected-free",
-            free_negatives=mined,
-            hard_negatives=0,
-            uniform_negatives=0,
-        ),
+        replace(free, strategy="corrected-free"),
         replace(narrow, strategy="corrected"),
         replace(common, strategy="corrected", corrector_hidden=4 * dim),
     ]
 
 
-def _train(
-    dataset: RetrievalDataset,
-    encoder: Callable[[], SentenceTransformer],
-    settings: TrainSettings,
-    folder: Path,
-    resume: bool,
-) -> RunResult:
-    return train(dataset, encoder(), folder, settings, resume=resume)
-
-
-def step_seconds(run: RunResult) -> float:
+def _step_seconds(run: RunResult) -> float:
     """Return what a step of a training took, without the meter's readings."""
     return (run.seconds["training"] - run.seconds["metering"]) / run.steps
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -31,10 +31,11 @@ class EmbeddedTargets(NamedTuple):
     seconds: float
 
 
-Embed = Callable[[str, Callable[[], Picked]], EmbeddedTargets]
+EmbedPicked = Callable[[str, Callable[[], Picked]], EmbeddedTargets]
 
 
 @final
+@dataclass(frozen=True)
 class Stages:
     """Embed what a function picks, or what it picked before the run was interrupted.
 
@@ -42,10 +43,9 @@ class Stages:
     `FOLDER/STAGE/picked.safetensors`, beside the vectors.
     """
 
-    def __init__(self, model: SentenceTransformer, dataset: RetrievalDataset, folder: Path) -> None:
-        self.model = model
-        self.dataset = dataset
-        self.folder = folder
+    model: SentenceTransformer
+    dataset: RetrievalDataset
+    folder: Path
 
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
@@ -61,10 +61,8 @@ class Stages:
         some = replace(self.dataset, targets=texts, target_ids=ids)
         tokens = target_tokens(self.model, some, progress=False)
         began = time.perf_counter()
-        buffer, now = embed_corpus(
-            self.model, tokens, folder / "vectors", fingerprint(self.model, texts),
-            shard_rows=SHARD_ROWS,
-        )  # fmt: skip
+        made_by, into = fingerprint(self.model, texts), folder / "vectors"
+        buffer, now = embed_corpus(self.model, tokens, into, made_by, shard_rows=SHARD_ROWS)
         clock = folder / "clock.json"
         if now or not clock.is_file():
             # What earlier sessions embedded is counted at the rate of this one.

@@ -11,19 +11,10 @@ from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+from unstale.migration.stale import CHUNK, Arrays, StaleVectors
 
 _LOG = logging.getLogger(__name__)
 _METRICS = {0: "inner product", 1: "L2 distance"}
-
-
-def load_faiss() -> Any:  # noqa: ANN401 - the module, which has no types
-    """Import faiss, or say which extra brings it."""
-    try:
-        import faiss
-    except ImportError:
-        raise InputError("a faiss index needs faiss: pip install 'unstale[faiss]'") from None
-    return faiss
 
 
 @final
@@ -34,8 +25,11 @@ class FaissVectors(StaleVectors):
     dtype = np.dtype(np.float32)
 
     def __init__(self, path: Path) -> None:
-        faiss = load_faiss()
-        self.path = path
+        try:
+            import faiss
+        except ImportError:
+            raise InputError("a faiss index needs faiss: pip install 'unstale[faiss]'") from None
+        self.path, self.faiss = path, faiss
         try:
             self.index = faiss.read_index(str(path))
         except RuntimeError as error:
@@ -46,28 +40,30 @@ class FaissVectors(StaleVectors):
         if isinstance(self.inner, (faiss.IndexIDMap, faiss.IndexIDMap2)):
             self.ids = faiss.vector_to_array(self.inner.id_map)
             self.inner = faiss.downcast_index(self.inner.index)
-        kind = type(self.inner).__name__
         self.rows, self.dim = int(self.index.ntotal), int(self.index.d)
         number = int(self.index.metric_type)
         self.metric = _METRICS.get(number, f"the metric {number} of faiss")
         if not self.rows:
             raise InputError(f"{path}: the index is empty")
+        self._check_kind(type(self.inner).__name__)
+
+    def _check_kind(self, kind: str) -> None:
         rule = "cannot return its vectors; a flat, IVF-flat or HNSW-flat index can"
         if "FastScan" in kind:  # to ask it would end the process
-            raise InputError(f"{path}: an index of type {kind} {rule}")
-        if hasattr(self.inner, "make_direct_map"):
-            try:
+            raise InputError(f"{self.path}: an index of type {kind} {rule}")
+        try:
+            if hasattr(self.inner, "make_direct_map"):
                 self.inner.make_direct_map()
-            except RuntimeError:
-                ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
-                raise InputError(f"{path}: an index of type {kind} with {ids}") from None
+        except RuntimeError:
+            ids = f"ids other than 0 to {self.rows - 1}: which vector is of which text?"
+            raise InputError(f"{self.path}: an index of type {kind} with {ids}") from None
         try:
             self.inner.reconstruct(0)
         except RuntimeError:
-            raise InputError(f"{path}: an index of type {kind} {rule}") from None
+            raise InputError(f"{self.path}: an index of type {kind} {rule}") from None
         if not kind.startswith("IndexFlat"):
             rule = "the new index will be flat: its structure is that of the old vectors"
-            _LOG.warning("%s is an %s; %s", path, kind, rule)
+            _LOG.warning("%s is an %s; %s", self.path, kind, rule)
         if "Flat" not in kind:
             rule = "the corrector starts from what is left of them"
             _LOG.warning("an %s keeps its vectors rounded: %s", kind, rule)
@@ -77,16 +73,11 @@ class FaissVectors(StaleVectors):
         for start in range(0, self.rows, size):
             yield start, self.inner.reconstruct_n(start, min(size, self.rows - start))
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Reconstruct single vectors."""
-        return np.stack([self.inner.reconstruct(int(r)) for r in rows])
-
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
-        faiss = load_faiss()
-        index = faiss.IndexFlat(dim, self.index.metric_type)
+        index: Any = self.faiss.IndexFlat(dim, self.index.metric_type)
         if self.ids is not None:
-            index = faiss.IndexIDMap2(index)
+            index = self.faiss.IndexIDMap2(index)
         for start, vectors in corrected:
             vectors = np.ascontiguousarray(vectors, np.float32)
             if self.ids is None:
@@ -95,5 +86,5 @@ class FaissVectors(StaleVectors):
                 index.add_with_ids(vectors, self.ids[start : start + len(vectors)])
         path = folder / f"vectors{self.path.suffix}"
         with atomic_file(path) as temporary:
-            faiss.write_index(index, str(temporary))
+            self.faiss.write_index(index, str(temporary))
         return path

@@ -4,7 +4,7 @@ Held-out targets judge, and have no say in what is chosen or learned.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
-from unstale.migration.embed import Embed, EmbeddedTargets
+from unstale.migration.embed import EmbeddedTargets, EmbedPicked
 from unstale.migration.index import Known, index_chunks
 from unstale.migration.learn import Learned, learn
 from unstale.migration.queries import Asked
-from unstale.migration.sample import choose, error_scores, most, retrieval_scores
-from unstale.migration.settings import MigrateSettings, Priority
+from unstale.migration.sample import Picked, choose, most, retrieval_scores
+from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import StaleVectors
 from unstale.migration.validate import Interval, Pairs, as_json, mean_interval, neighbour_overlap
 
@@ -33,7 +33,7 @@ DEPTH = 10  # the least neighbours of a query that count as found
 @final
 @dataclass(frozen=True)
 class Sampled:
-    """The targets embedded with the new encoder."""
+    """The targets embedded with the new encoder, sorted by row."""
 
     rows: Int[ndarray, " n"]
     held_out: Bool[ndarray, " n"]
@@ -50,10 +50,8 @@ class Sampled:
 
     def take(self, places: Int[ndarray, " m"]) -> "Sampled":
         """Keep some of the targets."""
-        return replace(
-            self, rows=self.rows[places], held_out=self.held_out[places],
-            stale=self.stale[places], fresh=self.fresh[places],
-        )  # fmt: skip
+        rows, held_out = self.rows[places], self.held_out[places]
+        return Sampled(rows, held_out, self.stale[places], self.fresh[places], self.seconds)
 
     def joined(self, source: StaleVectors, found: EmbeddedTargets) -> "Sampled":
         """Add targets; the held-out ones that they set apart are held out no longer."""
@@ -83,8 +81,8 @@ class Fitted:
     learned: Learned
     found: dict[str, Interval]
     curve: list[dict[str, Any]]  # smaller samples first
-    drawn: int  # targets of the sample before it was enlarged
     seconds: float  # of fitting and judging
+    re_embedded: int = 0  # targets by which the sample was enlarged
 
 
 @final
@@ -97,7 +95,7 @@ class Fitting:
     """
 
     source: StaleVectors
-    embed: Embed
+    embed: EmbedPicked
     asked: Asked
     settings: MigrateSettings
     given: Learned | None = None
@@ -108,112 +106,100 @@ class Fitting:
         `size` says how large the sample is; it is called only if none was chosen before.
         """
         sample = self.draw(size)
-        drawn, began = len(sample.rows), time.perf_counter()
-        learned, found, points = self.fit(sample, curve=curve)
-        seconds = time.perf_counter() - began
-        if more:
-            by = self.settings.re_embed_by
-            sample = self.enlarge(sample, learned, "re-embedded", more, by)
-            began = time.perf_counter()
-            learned, found, (last,) = self.fit(sample, curve=False)  # what was paid for teaches
-            seconds += time.perf_counter() - began
-            if added := len(sample.rows) - drawn:
-                points.append({"embedded": len(sample.rows), "re_embedded": added} | last)
-        return Fitted(sample, learned, found, points, drawn, seconds)
+        first = self.fit(sample, curve=curve)
+        if not more:
+            return first
+        larger = self.enlarge(sample, first.learned, "re-embedded", more)
+        last = self.fit(larger, curve=False)  # what was paid for teaches
+        points, seconds = first.curve, first.seconds + last.seconds
+        added = len(larger.rows) - len(sample.rows)
+        if added:
+            points = [*points, {"embedded": 0, "re_embedded": added} | last.curve[0]]
+        return replace(last, curve=points, seconds=seconds, re_embedded=added)
 
     def draw(self, size: Callable[[], int]) -> Sampled:
         """Choose targets and embed them."""
-        sampling, seed = self.settings.sampling, self.settings.seed
-        found = self.embed("sample", lambda: choose(self.source, size(), sampling, seed))
+        rows, settings = self.source.rows, self.settings
+        found = self.embed("sample", lambda: choose(rows, size(), settings.sampling, settings.seed))
         sample = Sampled.of(self.source, found)
         if self.given is not None:
             return replace(sample, held_out=np.ones(len(sample.rows), bool))
-        if sampling != "queries":
+        if settings.sampling == "uniform":
             return sample
-        linear = replace(self.settings, method="linear")
+        linear = replace(settings, method="linear")
         learned = learn(sample.stale, sample.fresh, sample.held_out, linear)
-        wanted = int((~sample.held_out).sum())
-        return self.enlarge(sample, learned, "neighbours", wanted, "retrieved")
+        return self.enlarge(sample, learned, "neighbours", int((~sample.held_out).sum()))
 
-    def enlarge(
-        self, sample: Sampled, learned: Learned, stage: str, wanted: int, by: Priority
-    ) -> Sampled:
-        """Embed the targets that matter most, and add them to the sample.
+    def enlarge(self, sample: Sampled, learned: Learned, stage: str, wanted: int) -> Sampled:
+        """Embed the targets, too, that the guiding queries find most often and highest.
 
         Args:
             sample: What is embedded already.
             learned: The corrector through which the rest is seen.
             stage: A name for these targets.
             wanted: How many to embed; fewer if there are no more.
-            by: Which matter most, as `MigrateSettings.re_embed_by`.
         """
-        source, queries, seed = self.source, self.asked.guide, self.settings.seed
+        source, queries = self.source, self.asked.guide
+        wanted = min(wanted, source.rows - len(sample.rows))
+        if not wanted:
+            return sample
 
-        def rank() -> Float[ndarray, " n"]:
-            if by == "worst":
-                return error_scores(source, sample.stale[torch.from_numpy(~sample.held_out)])
+        def pick() -> Picked:
             if queries is None:
                 raise InputError("targets that queries retrieve need queries")
             # Held-out targets are seen as corrected: their fresh vectors must not choose.
             index = index_chunks(source, learned.corrector, sample.known(held_out=False), "ranking")
             depth = max(DEPTH, -(-2 * wanted // len(queries)))
-            return retrieval_scores(queries, index, source.rows, depth)
+            scores = retrieval_scores(queries, index, source.rows, depth)
+            held = sample.rows[sample.held_out]
+            return most(scores, sample.rows, held, wanted, self.settings.seed)
 
-        wanted = min(wanted, source.rows - len(sample.rows))
-        if not wanted:
-            return sample
-        held = sample.rows[sample.held_out]
-        found = self.embed(stage, lambda: most(rank(), sample.rows, held, wanted, seed))
-        return sample.joined(source, found)
+        return sample.joined(source, self.embed(stage, pick))
 
-    def fit(
-        self, sample: Sampled, *, curve: bool = True
-    ) -> tuple[Learned, dict[str, Interval], list[dict[str, Any]]]:
+    def fit(self, sample: Sampled, *, curve: bool = True) -> Fitted:
         """Fit on the sample, judge on what it holds out, and on smaller samples for the curve.
 
         The last point of the curve is the whole sample.
         """
+        began = time.perf_counter()
         if self.given is not None:
-            return self.given, self.validate(self.given, sample), []
-        taught = (~sample.held_out).nonzero()[0]
+            found = self.validate(self.given, sample)
+            return Fitted(sample, self.given, found, [], time.perf_counter() - began)
+        taught, held = (~sample.held_out).nonzero()[0], sample.held_out.nonzero()[0]
         generator = np.random.default_rng(self.settings.seed)
         points = []
-        for part in CURVE if curve else ():
+        for part in (*(CURVE if curve else ()), 1.0):
             # The held-out targets stay the same, so that the points of the curve can be compared.
             some = generator.permutation(taught)[: round(part * len(taught))]
-            smaller = sample.take(np.sort(np.concatenate([some, sample.held_out.nonzero()[0]])))
-            found = self.validate(self._learn(smaller), smaller)
+            smaller = sample.take(np.sort(np.concatenate([some, held])))
+            queries = self.asked.guide if self.settings.loss == "ce" else None
+            learned = learn(smaller.stale, smaller.fresh, smaller.held_out, self.settings, queries)
+            found = self.validate(learned, smaller)
             points.append({"embedded": len(smaller.rows), **as_json(found)})
-        learned = self._learn(sample)
-        found = self.validate(learned, sample)
-        return learned, found, [*points, {"embedded": len(sample.rows), **as_json(found)}]
+        return Fitted(sample, learned, found, points, time.perf_counter() - began)
 
-    def _learn(self, sample: Sampled) -> Learned:
-        queries = self.asked.guide if self.settings.loss == "ce" else None
-        return learn(sample.stale, sample.fresh, sample.held_out, self.settings, queries)
+    def written(self, sample: Sampled) -> Known:
+        """Return the fresh vectors that the new index holds."""
+        known = sample.known()
+        return known if self.settings.keep_fresh else Known(known.rows[:0], known.fresh[:0])
 
     def validate(self, learned: Learned, sample: Sampled) -> dict[str, Interval]:
         """Judge the new index on the held-out targets and queries."""
         asked, k = self.asked, self.settings.k
+        queries, asking = asked.check, None
         held = torch.from_numpy(sample.held_out).nonzero()[:, 0]
-        if asked.check is None:  # the first of them ask: in the order of rows they may be alike
+        if queries is None:  # the first of them ask: in the order of rows they may be alike
             held = held[torch.randperm(len(held), generator=torch.Generator().manual_seed(0))]
         fresh = sample.fresh[held]
+        if queries is None:  # their fresh vectors are as good as any new text's
+            queries, asking = fresh[:ASKING], torch.from_numpy(sample.rows)[held][:ASKING]
         with torch.no_grad():
             seen = learned.corrector(sample.stale[held])
         cosine = torch.cosine_similarity(seen, fresh).numpy()
         intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
-        # Without queries, held-out targets ask: their fresh vectors are as good as any new text's.
-        asking = torch.from_numpy(sample.rows)[held][:ASKING] if asked.check is None else None
-        queries = fresh[:ASKING] if asked.check is None else asked.check
-        known = sample.known()
-        written = known if self.settings.keep_fresh else known.none
-
-        def pieces() -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-            return index_chunks(self.source, learned.corrector, written, "validating")
-
+        index = index_chunks(self.source, learned.corrector, self.written(sample), "validating")
         intervals[f"overlap@{k}"], found = neighbour_overlap(
-            queries, pieces, known.rows, known.fresh, Pairs(seen, fresh), k, asking=asking
+            queries, index, sample.known(), Pairs(seen, fresh), k, asking=asking
         )
         if asked.qrels is not None and asked.rows is not None:  # only queries are a sample here
             recall = measure(asked.qrels, asked.rows, found)["recall@10"]

@@ -2,10 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,22 +13,16 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
-from unstale.migration.learn import Learned
 from unstale.migration.stale import CHUNK, StaleVectors
 
+Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
 
-@final
-@dataclass(frozen=True)
-class Known:
+
+class Known(NamedTuple):
     """The rows whose fresh vectors the index holds."""
 
     rows: Int[Tensor, " n"]
     fresh: Float[Tensor, "n e"]
-
-    @property
-    def none(self) -> "Known":
-        """Return the same with no rows."""
-        return Known(self.rows[:0], self.fresh[:0])
 
 
 def index_chunks(
@@ -53,15 +46,15 @@ def index_chunks(
 
 
 def write_index(
-    source: StaleVectors, learned: Learned, known: Known, folder: Path, made_by: dict[str, Any]
+    source: StaleVectors, corrector: nn.Module, known: Known, folder: Path, made_by: dict[str, Any]
 ) -> tuple[Path, float]:
     """Correct everything from disk to disk; return where, and the seconds it took."""
     began = time.perf_counter()
-    pieces = index_chunks(source, learned.corrector, known)
     weights = hashlib.sha256()
-    for name, tensor in sorted(learned.corrector.state_dict().items()):
+    for name, tensor in sorted(corrector.state_dict().items()):
         weights.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    arrays = ((start, vectors.numpy()) for start, vectors in pieces)
     made_by = made_by | {"corrected": weights.hexdigest()}  # so that it is not taken for fresh
+    pieces = index_chunks(source, corrector, known)
+    arrays = ((start, vectors.numpy()) for start, vectors in pieces)
     path = source.write(folder, arrays, known.fresh.shape[1], made_by)
     return path, time.perf_counter() - began

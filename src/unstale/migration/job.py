@@ -15,7 +15,6 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import is_cosine
 from unstale.errors import InputError
 from unstale.migration.embed import Stages
-from unstale.migration.faiss_index import load_faiss
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import write_index
 from unstale.migration.learn import Learned
@@ -89,23 +88,19 @@ class Migration:
         *,
         resume: bool = False,
     ) -> None:
-        self.source, self.dataset, self.given = source, dataset, None
+        self.source, self.dataset, self.settings, self.given = source, dataset, settings, None
         check_texts(source, dataset)
-        run = corrector is not None
         if corrector is not None:
             widths = [layer.in_features for layer in corrector.linear]
             if widths[0] != source.dim:
                 found = f"{source.path} has vectors of width {source.dim}"
                 raise InputError(f"the corrector takes vectors of width {widths[0]}, {found}")
             self.given = Learned(corrector, {"method": "run", "hidden": widths[1:]})
-        settings.check(source.rows, run=run)
-        self.size = settings.sample_size(source.rows, source.dim)
-        self.more = settings.re_embed_count(source.rows, self.size)
-        # The corrector of a run may be off by a vector common to all targets: fresh vectors beside
-        # its own would rank wrongly.
-        self.settings = replace(settings, keep_fresh=False) if run else settings
-        if settings.sampling == "coverage":
-            load_faiss()
+            # It may be off by a vector common to all targets: fresh vectors beside its own would
+            # rank wrongly.
+            self.settings = replace(settings, keep_fresh=False)
+        run = corrector is not None
+        self.size, self.more = settings.sizes(source.rows, source.dim, run=run)
         self.queries = part_queries(settings, dataset)
         check_values(source)
         self.model = encoder()
@@ -115,33 +110,42 @@ class Migration:
 
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit, validate, correct everything, and weigh what that cost."""
-        source, dataset, settings = self.source, self.dataset, self.settings
-        asked = self.queries.embed(self.model, dataset)
+        source, dataset, queries = self.source, self.dataset, self.queries
+        asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
-        fitting = Fitting(source, stages, asked, settings, self.given)
+        fitting = Fitting(source, stages, asked, self.settings, self.given)
         done = fitting.run(lambda: self.size or self._affordable(), self.more)
-        sample, known = done.sample, done.sample.known()
-        known = known if settings.keep_fresh else known.none
-        path, correcting = write_index(
-            source, done.learned, known, output, fingerprint(self.model, dataset.targets)
-        )
+        sample, written = done.sample, fitting.written(done.sample)
+        made_by = fingerprint(self.model, dataset.targets)
+        path, correcting = write_index(source, done.learned.corrector, written, output, made_by)
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
+        overlap, count = done.found[f"overlap@{self.settings.k}"], len(sample.rows)
         results: dict[str, Any] = {
             "data": dataset.counts,
-            "vectors": {"format": source.format, "rows": source.rows, "width": source.dim}
-            | {"new_width": sample.fresh.shape[1], "dtype": source.dtype.name}
-            | {"written": path.name},
+            "vectors": {
+                "format": source.format,
+                "rows": source.rows,
+                "width": source.dim,
+                "new_width": sample.fresh.shape[1],
+                "dtype": source.dtype.name,
+                "written": path.name,
+            },
             "corrector": done.learned.about,
-            "queries": {"split": self.queries.split, "validate": len(self.queries.check)}
-            | {"guide": len(self.queries.guide)},
-            "cost": {"targets_embedded": len(sample.rows), "held_out": int(sample.held_out.sum())}
-            | {"re_embedded": len(sample.rows) - done.drawn, "fresh_kept": len(known.rows)}
-            | {"seconds": seconds},
+            "queries": {
+                "split": queries.split,
+                "validate": len(queries.check),
+                "guide": len(queries.guide),
+            },
+            "cost": {
+                "targets_embedded": count,
+                "held_out": int(sample.held_out.sum()),
+                "re_embedded": done.re_embedded,
+                "fresh_kept": len(written.rows),
+                "seconds": seconds,
+            },
             "validation": as_json(done.found),
             "curve": done.curve,
-            "verdict": verdict(
-                done.found[f"overlap@{settings.k}"], source.rows, len(sample.rows), **seconds
-            ),
+            "verdict": verdict(overlap, source.rows, count, **seconds),
         }
         return Migrated(path, done.found, results)
 

@@ -21,6 +21,16 @@ class Moments(NamedTuple):
     mean: Float[Tensor, "q 1"]
     deviation: Float[Tensor, "q 1"]
 
+    @classmethod
+    def of(cls, scores: Float[Tensor, "q n"], valid: Bool[Tensor, "q n"]) -> "Moments":
+        """Measure them over the valid targets."""
+        mean = _mean(scores, valid)
+        return cls(mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9))
+
+    def standard(self, scores: Float[Tensor, "q n"]) -> Float[Tensor, "q n"]:
+        """Return scores in deviations from their query's mean."""
+        return (scores.double() - self.mean) / self.deviation
+
 
 class Law(NamedTuple):
     """A parabola with scatter, of scores in deviations from each query's mean."""
@@ -31,7 +41,7 @@ class Law(NamedTuple):
     scatter: Float[Tensor, "2"]  # log variance: at a score of 0, and its slope
     residuals: Float[Tensor, " r"]  # in units of the scatter
     level: Float[Tensor, "q 1"]
-    corrected: Moments  # of each query's scores
+    corrected: Moments
     fresh: Moments
 
     @classmethod
@@ -44,16 +54,11 @@ class Law(NamedTuple):
     ) -> "Law":
         """Learn from the scores that queries give to held-out targets.
 
-        Args:
-            corrected: Scores of the vectors that the corrector made.
-            fresh: Scores of the vectors that the new encoder makes.
-            valid: Not the pairs of a target that asks with itself.
-            least: Learn from targets whose scores lie this many deviations above their query's
-                mean, if there are some.
+        Not valid are the pairs of a target that asks with itself. Only targets whose corrected
+        scores lie `least` deviations above their query's mean teach, if there are some.
         """
-        corrected, fresh = corrected.double(), fresh.double()
-        then, now = _moments(corrected, valid), _moments(fresh, valid)
-        x, y = (corrected - then.mean) / then.deviation, (fresh - now.mean) / now.deviation
+        then, now = Moments.of(corrected.double(), valid), Moments.of(fresh.double(), valid)
+        x, y = then.standard(corrected), now.standard(fresh)
         near = valid & (x > least)
         if int(_several(near).sum()) < FEWEST:
             least, near = -torch.inf, valid
@@ -61,13 +66,12 @@ class Law(NamedTuple):
         middle, level = _mean(terms, near[:, :, None]), _mean(y, near)
         several = _several(near)
         left, right = (terms - middle)[several], (y - level)[several]
-        bend = torch.linalg.lstsq(left, right[:, None], driver="gelsd").solution[:, 0]
+        bend = _solve(left, right)
         # Of n targets of a query the mean has taken one n-th of the variance.
         count = several.sum(dim=1, keepdim=True).expand_as(y)[several]
         error = (right - left @ bend) * (count / (count - 1)).sqrt()
         at = torch.stack([torch.ones_like(error), x[several]], dim=1)
-        spread = (error.square() + 1e-9).log()[:, None]
-        scatter = torch.linalg.lstsq(at, spread, driver="gelsd").solution[:, 0]
+        scatter = _solve(at, (error.square() + 1e-9).log())
         level = level - (middle[:, 0] @ bend)[:, None]
         lonely = ~near.any(dim=1, keepdim=True)  # a query that no held-out target is near to
         level = torch.where(lonely, level[~lonely].mean(), level)
@@ -82,7 +86,7 @@ class Law(NamedTuple):
 
         Targets that are not near are left out, at minus infinity.
         """
-        x = (corrected.double() - self.corrected.mean) / self.corrected.deviation
+        x = self.corrected.standard(corrected)
         first, second = self.bend.tolist()
         vertex = -first / (2 * second) if second else -torch.inf
         # A higher corrected score is never a lower fresh one for the bend.
@@ -94,6 +98,10 @@ class Law(NamedTuple):
         return torch.where(x > self.least, scores, -torch.inf).float()
 
 
+def _solve(left: Tensor, right: Tensor) -> Tensor:
+    return torch.linalg.lstsq(left, right[:, None], driver="gelsd").solution[:, 0]
+
+
 def _several(chosen: Tensor) -> Tensor:
     """Keep those of queries that have more than one: one alone says nothing about a query."""
     return chosen & (chosen.sum(dim=1, keepdim=True) > 1)
@@ -102,8 +110,3 @@ def _several(chosen: Tensor) -> Tensor:
 def _mean(values: Tensor, valid: Tensor) -> Tensor:
     """Return the mean over the valid targets of each query; 0 without any."""
     return (values * valid).sum(dim=1, keepdim=True) / valid.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-def _moments(scores: Tensor, valid: Tensor) -> Moments:
-    mean = _mean(scores, valid)
-    return Moments(mean, _mean((scores - mean).square(), valid).sqrt().clamp(min=1e-9))

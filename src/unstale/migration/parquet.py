@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Float
 from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+from unstale.migration.stale import CHUNK, Arrays, StaleVectors
 
 COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
@@ -22,9 +24,6 @@ class ParquetVectors(StaleVectors):
     format = "parquet"
 
     def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             self.file = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
@@ -41,9 +40,8 @@ class ParquetVectors(StaleVectors):
         kind = schema.field(self.column).type
         lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
         if not any(is_kind(kind) for is_kind in lists) or not pa.types.is_floating(kind.value_type):
-            raise InputError(
-                f"{path}: column {self.column!r} must hold lists of floats, not {kind}"
-            )
+            rule = f"must hold lists of floats, not {kind}"
+            raise InputError(f"{path}: column {self.column!r} {rule}")
         self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
         self.rows = self.file.metadata.num_rows
         first = next(self.file.iter_batches(1, columns=[self.column]), None)
@@ -75,21 +73,8 @@ class ParquetVectors(StaleVectors):
         for start, _, vectors in self.tables(size, [self.column]):
             yield start, vectors
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows, by one pass over the file."""
-        found = np.zeros((len(rows), self.dim), np.float32)
-        order = np.argsort(rows, kind="stable")
-        for start, vectors in self.chunks():
-            low, high = np.searchsorted(rows[order], [start, start + len(vectors)])
-            here = order[low:high]
-            found[here] = vectors[rows[here] - start]
-        return found
-
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write the same columns, the vectors replaced."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = folder / "vectors.parquet"
         kind = pa.list_(pa.from_numpy_dtype(self.dtype), dim)
         schema = self.file.schema_arrow

@@ -4,8 +4,7 @@ What was chosen for a query, or learned from it, cannot be judged by it: it woul
 """
 
 import logging
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,9 +20,7 @@ from unstale.migration.settings import MigrateSettings
 _LOG = logging.getLogger(__name__)
 
 
-@final
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Fresh query vectors: some may choose and teach, others only judge."""
 
     guide: Float[Tensor, "g e"] | None
@@ -32,7 +29,6 @@ class Asked:
     rows: Int[ndarray, " c"] | None = None  # which queries those are
 
 
-@final
 class Parted(NamedTuple):
     """Rows of queries, and the answers of those that judge if there are any."""
 

@@ -1,17 +1,18 @@
 """Every setting of a migration: its name, type, default and meaning, and which cannot be meant."""
 
 import logging
-import math
+import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from unstale.declare import check_bounds, flag, setting
 from unstale.errors import InputError
+from unstale.settings import LossName
 
 _LOG = logging.getLogger(__name__)
-Sampling = Literal["uniform", "coverage", "queries"]
-Priority = Literal["retrieved", "worst"]
+TargetSampling = Literal["uniform", "queries"]
 Method = Literal["auto", "mlp", "linear", "procrustes"]
-Loss = Literal["mse", "ce"]
+_CHOICES = {"sampling": TargetSampling, "method": Method, "loss": LossName}
 FRACTION = 0.05  # of the targets, unless the settings say how many
 LEAST_HELD_OUT = 20
 
@@ -25,13 +26,10 @@ class MigrateSettings:
             default: 0.05.
         count: The same as a number of targets.
         seconds: The same as a time to spend on embedding.
-        sampling: Draw the sample uniformly; alike from all k-means cells of the old vectors
-            (coverage, needs faiss); or half of it from the neighbourhoods of queries that do not
-            validate (queries). Held-out targets are always uniform.
-        re_embed: Embed the targets that matter most, too, and correct the rest: a part of all
-            targets if below 1, otherwise a number.
-        re_embed_by: Which those are: retrieved, most often and highest by queries that do not
-            validate; worst, those that the corrector predicts least well.
+        sampling: Draw the sample uniformly, or half of it from the neighbourhoods of queries that
+            do not validate (queries). Held-out targets are always uniform.
+        re_embed: Embed the targets, too, that queries which do not validate find most often and
+            highest, and correct the rest: a part of all targets if below 1, otherwise a number.
         method: mlp, a residual network around the least-squares map; linear, that map alone;
             procrustes, the best rotation; auto, the network where it helps unseen targets.
         corrector_hidden: Width of the network's hidden layer.
@@ -44,20 +42,19 @@ class MigrateSettings:
         seed: The seed of the sample and of the network.
     """
 
-    fraction: float | None = None
+    fraction: float | None = setting(None, above=0, most=1)
     count: int | None = None
-    seconds: float | None = None
-    sampling: Sampling = "uniform"
+    seconds: float | None = setting(None, above=0)
+    sampling: TargetSampling = "uniform"
     re_embed: float = 0.0
-    re_embed_by: Priority = "retrieved"
     method: Method = "auto"
-    corrector_hidden: int = 1536
-    loss: Loss = "mse"
-    scale: float = 20.0
+    corrector_hidden: int = setting(1536, least=1)
+    loss: LossName = "mse"
+    scale: float = setting(20.0, above=0, most=sys.float_info.max)
     keep_fresh: bool = True
     k: int = 10
     split: str | None = None
-    queries: int = 500
+    queries: int = setting(500, least=1)
     seed: int = 0
 
     @property
@@ -65,39 +62,52 @@ class MigrateSettings:
         """Name the setting that needs queries beyond those that validate, if there is one."""
         if self.sampling == "queries":
             return "--sampling queries"
-        if self.re_embed and self.re_embed_by == "retrieved":
-            return "--re-embed-by retrieved"
+        if self.re_embed:
+            return "--re-embed"
         return "--loss ce" if self.loss == "ce" else None
 
-    def check(self, rows: int, *, run: bool) -> None:
-        """Refuse what cannot be meant, alone or together, before anything is loaded or written.
+    def sizes(self, rows: int, dim: int, *, run: bool = False) -> tuple[int | None, int]:
+        """Return how many targets to sample, and how many to embed beyond them.
+
+        The first is None if a time to spend is given. What cannot be meant, alone or together, is
+        refused here, before anything is loaded or written.
 
         Args:
             rows: The number of targets.
+            dim: The width of the old vectors.
             run: The corrector comes from a training run, so that nothing is fitted.
+
+        Example:
+            >>> MigrateSettings(fraction=0.05, re_embed=100).sizes(rows=10_000, dim=384)
+            (500, 100)
         """
-        for flag, given, kinds in (
-            ("sampling", self.sampling, Sampling),
-            ("re-embed-by", self.re_embed_by, Priority),
-            ("method", self.method, Method),
-            ("loss", self.loss, Loss),
-        ):
-            if given not in get_args(kinds):
-                known = ", ".join(get_args(kinds))
-                raise InputError(f"--{flag} must be one of {known}, not {given!r}")
-        for flag, value, most in (
-            ("k", self.k, rows - 1),
-            ("queries", self.queries, None),
-            ("corrector-hidden", self.corrector_hidden, None),
-        ):
-            if value < 1 or value > (most or value):
-                rule = f"from 1 to {most}, fewer than the targets" if most else "at least 1"
-                raise InputError(f"--{flag} must be {rule}, got {value}")
+        check_bounds(self)
+        self._check_choices()
+        self._check_together(run=run)
+        if not 1 <= self.k < rows:
+            rule = f"from 1 to {rows - 1}, fewer than the targets"
+            raise InputError(f"--k must be {rule}, got {self.k}")
         if 10 * self.k > rows:
             chance = f"{self.k / rows:.2f} by chance alone"
             _LOG.warning("--k %d: any index of %d targets finds %s", self.k, rows, chance)
-        if not 0 < self.scale < math.inf:
-            raise InputError(f"--scale must be above 0 and finite, got {self.scale}")
+        size = None
+        if self.seconds is None:
+            fraction = FRACTION if self.fraction is None else self.fraction
+            size = round(fraction * rows) if self.count is None else self.count
+            check_size(size, rows, dim)
+        return size, self._re_embedded(rows, size)
+
+    def _check_choices(self) -> None:
+        for name, kind in _CHOICES.items():
+            known, given = get_args(kind), vars(self)[name]
+            if given not in known:
+                raise InputError(f"{flag(name)} must be one of {', '.join(known)}, not {given!r}")
+
+    def _check_together(self, *, run: bool) -> None:
+        given = {"fraction": self.fraction, "count": self.count, "seconds": self.seconds}
+        flags = [f"--{name} {value}" for name, value in given.items() if value is not None]
+        if len(flags) > 1:
+            raise InputError(f"say how much to embed by one flag, not by {' and '.join(flags)}")
         if run and self.method != "auto":
             raise InputError(f"--method {self.method}: with --run nothing is fitted")
         if self.loss == "ce" and (run or self.method in ("linear", "procrustes")):
@@ -106,40 +116,15 @@ class MigrateSettings:
         if run and self.sampling != "uniform":
             raise InputError(f"--sampling {self.sampling}: with --run the sample only validates")
         if self.re_embed and (run or not self.keep_fresh):
-            flag = "--run" if run else "--no-keep-fresh"
+            other = "--run" if run else "--no-keep-fresh"
             rule = "puts fresh vectors beside corrected ones"
-            raise InputError(f"--re-embed {rule}, {flag} does not")
+            raise InputError(f"--re-embed {rule}, {other} does not")
 
-    def sample_size(self, rows: int, dim: int) -> int | None:
-        """Return how many targets to sample, or None if a time to spend is given.
-
-        Example:
-            >>> MigrateSettings(fraction=0.05).sample_size(rows=10_000, dim=384)
-            500
-        """
-        given = {"fraction": self.fraction, "count": self.count, "seconds": self.seconds}
-        flags = [f"--{flag} {value}" for flag, value in given.items() if value is not None]
-        if len(flags) > 1:
-            raise InputError(f"say how much to embed by one flag, not by {' and '.join(flags)}")
-        if self.seconds is not None:
-            if not self.seconds > 0:
-                raise InputError(f"--seconds must be above 0, got {self.seconds}")
-            return None
-        if self.count is not None:
-            return check_size(self.count, rows, dim)
-        fraction = FRACTION if self.fraction is None else self.fraction
-        if not 0 < fraction <= 1:
-            raise InputError(f"--fraction must be above 0 and at most 1, got {fraction}")
-        return check_size(round(fraction * rows), rows, dim)
-
-    def re_embed_count(self, rows: int, size: int | None) -> int:
-        """Return how many targets to embed beyond a sample of some size."""
+    def _re_embedded(self, rows: int, size: int | None) -> int:
         many = self.re_embed
         if not 0 <= many <= rows or (many >= 1 and many != int(many)):
             rule = f"a part of the targets below 1 or a number up to {rows}"
             raise InputError(f"--re-embed must be {rule}, got {many}")
-        if not many and self.re_embed_by != "retrieved":
-            raise InputError(f"--re-embed-by {self.re_embed_by} needs --re-embed: how many")
         wanted = round(many * rows) if many < 1 else int(many)
         if many and not wanted:
             raise InputError(f"--re-embed {many}: that part of {rows} targets is not one of them")

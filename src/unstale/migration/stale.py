@@ -14,7 +14,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
 CHUNK = 16_384  # rows read at once
-Chunks = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
+Arrays = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
 
 
 class StaleVectors(ABC):
@@ -33,22 +33,26 @@ class StaleVectors(ABC):
         """Yield `(first row, float32 vectors)` over all rows."""
 
     @abstractmethod
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Return the vectors of some rows, as float32."""
-
-    @abstractmethod
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
-        """Write corrected vectors piece by piece, in the format and number type of these.
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+        """Write corrected vectors of all rows, in the format and number type of these.
 
         Args:
             folder: The output folder; what is written is called `vectors` in it, with a suffix.
-            corrected: Vectors of all rows, consumed once.
+            corrected: Consumed once, piece by piece.
             dim: Their width.
             made_by: What to record as the maker of a buffer.
 
         Returns:
             The file or folder that was written.
         """
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Return the vectors of some rows, by one pass over all."""
+        found = np.zeros((len(rows), self.dim), np.float32)
+        for start, vectors in self.chunks():
+            here = (rows >= start) & (rows < start + len(vectors))
+            found[here] = vectors[rows[here] - start]
+        return found
 
 
 def check_values(source: StaleVectors) -> None:

@@ -5,7 +5,6 @@ scores follow corrected ones for held-out targets (`law.py`). By that law the fr
 targets that a query finds are drawn; targets that were embedded keep theirs.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, final
 
@@ -15,6 +14,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from unstale.migration.index import Chunks, Known
 from unstale.migration.law import NEAR, Law
 from unstale.search.best import TopK, merge, merge_best, nothing
 
@@ -22,7 +22,6 @@ GROUPS = 10  # of held-out targets, for the jackknife
 LEAST_FOUND = 10  # targets for each query: recall@10 needs them
 REACH = 2048  # targets of a query, the best as corrected, that may be its true neighbours
 FAR = 20  # a corpus of fewer times k targets has its neighbours not only near a query
-Chunks = Callable[[], Iterator[tuple[int, Float[Tensor, "n e"]]]]
 
 
 @final
@@ -79,9 +78,8 @@ class Pairs(NamedTuple):
 
 def neighbour_overlap(
     queries: Float[Tensor, "q e"],
-    corrected: Chunks,
-    rows: Int[Tensor, " s"],
-    fresh: Float[Tensor, "s e"],
+    index: Chunks,
+    known: Known,
     pairs: Pairs,
     k: int = 10,
     seed: int = 0,
@@ -94,9 +92,8 @@ def neighbour_overlap(
 
     Args:
         queries: Fresh query vectors that the corrector was not fitted to.
-        corrected: Starts a pass over the new index as it will be written.
-        rows: The rows whose fresh vectors are known.
-        fresh: Those vectors.
+        index: The new index as it will be written, piece by piece.
+        known: The targets whose fresh vectors are known, whether the index holds them or not.
         pairs: Held-out targets.
         k: How many neighbours.
         seed: The seed of the draws.
@@ -107,22 +104,22 @@ def neighbour_overlap(
         The estimate, and what the new index finds: at least ten targets, if there are ten.
     """
     found = unseen = nothing(queries)
-    rows_seen = 0
-    for start, vectors in corrected():
+    count = 0
+    for start, vectors in index:
         scores = queries @ vectors.T
         if asking is not None:
             _leave_out(scores, asking - start)
         found = merge(found, scores, start, max(k, LEAST_FOUND))
-        here = (rows >= start) & (rows < start + len(vectors))
-        scores[:, rows[here] - start] = -torch.inf
+        here = (known.rows >= start) & (known.rows < start + len(vectors))
+        scores[:, known.rows[here] - start] = -torch.inf
         unseen = merge(unseen, scores, start, max(REACH, 4 * k))
-        rows_seen += len(vectors)
+        count += len(vectors)
     top = TopK(found.scores[:, :k], found.rows[:, :k])
-    fresh_scores = queries @ fresh.T
+    scores = queries @ known.fresh.T
     if asking is not None:
-        fresh_scores[asking[:, None] == rows] = -torch.inf
-    best = fresh_scores.topk(min(k, len(rows)), dim=1)
-    known = TopK(best.values, rows[best.indices])
+        scores[asking[:, None] == known.rows] = -torch.inf
+    best = scores.topk(min(k, len(known.rows)), dim=1)
+    embedded = TopK(best.values, known.rows[best.indices])
 
     generator = torch.Generator().manual_seed(seed)
     group = torch.randperm(len(pairs.fresh), generator=generator) % min(GROUPS, len(pairs.fresh))
@@ -130,7 +127,7 @@ def neighbour_overlap(
     own = torch.zeros_like(now, dtype=torch.bool)
     if asking is not None:  # a target is nearest to itself, as no other is to it
         own.fill_diagonal_(True)
-    least = NEAR if k * FAR <= rows_seen else -torch.inf
+    least = NEAR if k * FAR <= count else -torch.inf
 
     def overlap(some: Tensor) -> Float[Tensor, " q"]:
         law = Law.fit(then[:, some], now[:, some], ~own[:, some], least)
@@ -138,16 +135,16 @@ def neighbour_overlap(
         drawn = law.draw(unseen.scores, uniform)
         imagined = drawn.topk(min(k, drawn.shape[1]), dim=1)
         true = TopK(imagined.values, unseen.rows.gather(1, imagined.indices))
-        return _shared(top, merge_best(known, true, k))
+        return _shared(top, merge_best(embedded, true, k))
 
     whole = overlap(torch.ones_like(group, dtype=torch.bool))
-    count = int(group.max()) + 1
-    if len(whole) == 1 or count < GROUPS:  # too few to say how they vary
+    groups = int(group.max()) + 1
+    if len(whole) == 1 or groups < GROUPS:  # too few to say how they vary
         return Interval.around(float(whole.mean()), float("inf"), 1), found
-    parts = np.array([float(overlap(group != i).mean()) for i in range(count)])
-    spread = (count - 1) / count * float(np.square(parts - parts.mean()).sum())
+    parts = np.array([float(overlap(group != i).mean()) for i in range(groups)])
+    spread = (groups - 1) / groups * float(np.square(parts - parts.mean()).sum())
     variance = float(whole.var()) / len(whole) + spread
-    freedom = count - 1 if spread else max(1, len(whole) - 1)
+    freedom = groups - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
 
 

@@ -9,22 +9,16 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
+from safetensors import SafetensorError, safe_open
 
-from unstale.buffer.buffer import (
-    FORMAT,
-    MANIFEST,
-    TargetBuffer,
-    read_manifest,
-    write_manifest,
-    write_shard,
-)
+from unstale.buffer import buffer
 from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.migration.faiss_index import FaissVectors
 from unstale.migration.parquet import ParquetVectors
-from unstale.migration.stale import CHUNK, Chunks, StaleVectors
+from unstale.migration.stale import CHUNK, Arrays, StaleVectors
 
 _LOG = logging.getLogger(__name__)
 # The types of numbers, as safetensors names them.
@@ -53,11 +47,7 @@ class ArrayVectors(StaleVectors):
                 piece = np.memmap(self.path, self.dtype, "r", offset, piece.shape)
             yield start, np.array(piece, np.float32)
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows."""
-        return np.asarray(self.array[rows], np.float32)
-
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a header, and the numbers after it."""
         path, shape = folder / f"vectors{self.path.suffix}", (self.rows, dim)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
@@ -78,9 +68,9 @@ class BufferVectors(StaleVectors):
     format = "buffer"
 
     def __init__(self, path: Path) -> None:
-        manifest = read_manifest(path)
+        manifest = buffer.read_manifest(path)
         self.path = path
-        self.buffer = TargetBuffer.open(path)
+        self.buffer = buffer.TargetBuffer.open(path)
         self.rows, self.dim = len(self.buffer), self.buffer.dim
         self.dtype = np.dtype(manifest["dtype"])
         self.texts = manifest["fingerprint"].get("texts", "")
@@ -90,37 +80,29 @@ class BufferVectors(StaleVectors):
         for start, vectors in self.buffer.chunks(size):
             yield start, vectors.numpy()
 
-    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
-        """Read single rows."""
-        return self.buffer[torch.from_numpy(np.asarray(rows, np.int64))].numpy()
-
-    def write(self, folder: Path, corrected: Chunks, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
         """Write a buffer; `made_by` must say that it is corrected, or it would pass for fresh."""
         path, dtype = folder / "vectors", self.dtype.name
         shards: list[dict[str, Any]] = []
-        for vectors in _regroup(corrected, SHARD_ROWS):
+        for vectors in _regroup(corrected, dim, SHARD_ROWS):
             name = f"shard-{len(shards):05}.safetensors"
-            written = write_shard(path / name, torch.from_numpy(vectors), dtype)
+            written = buffer.write_shard(path / name, torch.from_numpy(vectors), dtype)
             shards.append({"file": name, "rows": len(vectors), "sha256": written})
-        manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dim}
-        write_manifest(path, manifest | {"dtype": dtype, "shards": shards})
+        manifest = {"format": buffer.FORMAT, "fingerprint": made_by, "dim": dim}
+        buffer.write_manifest(path, manifest | {"dtype": dtype, "shards": shards})
         return path
 
 
-def _regroup(chunks: Chunks, size: int) -> Iterator[Float[ndarray, "n e"]]:
+def _regroup(chunks: Arrays, dim: int, size: int) -> Iterator[Float[ndarray, "n e"]]:
     """Gather pieces into shards of exactly `size` rows, the last one shorter."""
-    held: list[ndarray] = []
-    count = 0
+    held = np.zeros((0, dim), np.float32)
     for _, vectors in chunks:
-        while len(vectors):
-            part, vectors = vectors[: size - count], vectors[size - count :]
-            held.append(part)
-            count += len(part)
-            if count == size:
-                yield np.concatenate(held)
-                held, count = [], 0
-    if held:
-        yield np.concatenate(held)
+        held = np.concatenate([held, vectors])
+        while len(held) >= size:
+            yield held[:size]
+            held = held[size:]
+    if len(held):
+        yield held
 
 
 def _open_npy(path: Path) -> ArrayVectors:
@@ -133,37 +115,28 @@ def _open_npy(path: Path) -> ArrayVectors:
 
 
 def _open_safetensors(path: Path) -> ArrayVectors:
+    try:
+        with safe_open(path, "np") as stored:  # it holds the header against the size of the file
+            names = sorted(stored.keys())
+            name = "vectors" if "vectors" in names else names[0]
+            entry = stored.get_slice(name)
+            kind, shape = entry.get_dtype(), tuple(entry.get_shape())
+    except (IndexError, OSError, SafetensorError) as error:
+        raise InputError(f"{path} is not a safetensors file ({error})") from None
+    others = ", ".join(other for other in names if other != name)
+    if others and name != "vectors":
+        rule = "which are the vectors? Name the tensor `vectors`"
+        raise InputError(f"{path} holds {', '.join(names)}: {rule}")
+    if kind not in _NUMBERS:
+        raise InputError(f"{path}: expected {', '.join(_NUMBERS)} numbers, found {kind}")
+    _check_array(path, _NUMBERS[kind], shape)
+    if others:
+        _LOG.warning("%s: only its tensor `vectors` is read and written, not %s", path, others)
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        try:
-            if not 2 <= length <= 100_000_000:
-                raise ValueError(f"a header of {length} bytes")
-            header = json.loads(file.read(length))
-            tensors = {k: v for k, v in header.items() if k != "__metadata__"}
-            name = "vectors" if "vectors" in tensors else min(tensors)
-            entry = tensors[name]
-            kind, shape, start = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"][0]
-            if any(type(n) is not int or n < 0 for n in (*shape, start)):
-                raise ValueError(f"a shape of {shape} at {start}")
-            unknown = kind not in _NUMBERS
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
-                ValueError) as error:  # fmt: skip
-            raise InputError(f"{path} is not a safetensors file ({error})") from None
-    if len(tensors) > 1 and name != "vectors":
-        names = ", ".join(sorted(tensors))
-        raise InputError(f"{path} holds {names}: which are the vectors? Name the tensor `vectors`")
-    if unknown:
-        raise InputError(f"{path}: expected {', '.join(_NUMBERS)} numbers, found {kind}")
-    dtype = _NUMBERS[kind]
-    _check_array(path, dtype, shape)
-    if len(tensors) > 1:
-        others = ", ".join(sorted(tensors.keys() - {name}))
-        _LOG.warning("%s: only its tensor `vectors` is read and written, not %s", path, others)
-    offset = 8 + length + start
-    size = offset + math.prod(shape) * dtype.itemsize
-    if path.stat().st_size < size:
-        raise InputError(f"{path} has {path.stat().st_size} bytes, its header says {size}")
-    return ArrayVectors(path, np.memmap(path, dtype, "r", offset=offset, shape=shape), name)
+        start = json.loads(file.read(length))[name]["data_offsets"][0]
+    array = np.memmap(path, _NUMBERS[kind], "r", offset=8 + length + start, shape=shape)
+    return ArrayVectors(path, array, name)
 
 
 def _safetensors_header(name: str, dtype: np.dtype[Any], shape: tuple[int, int]) -> bytes:
@@ -195,8 +168,8 @@ FORMATS: dict[str, Callable[[Path], StaleVectors]] = {
 def open_vectors(path: Path) -> StaleVectors:
     """Open vectors by their suffix, or a buffer by its manifest; check form, not values."""
     if path.is_dir():
-        if not (path / MANIFEST).exists():
-            raise InputError(f"{path} is a folder without {MANIFEST}: not an unstale buffer")
+        if not (path / buffer.MANIFEST).exists():
+            raise InputError(f"{path} is a folder without {buffer.MANIFEST}: not an unstale buffer")
         return BufferVectors(path)
     if path.suffix not in FORMATS:
         known = ", ".join(FORMATS)

@@ -12,15 +12,9 @@ def verdict(
     overlap: Interval, targets: int, embedded: int, *, embedding: float, fitting: float,
     correcting: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Weigh seconds against lost neighbours.
+    """Weigh the seconds of embedding some of the targets, fitting and correcting the rest.
 
-    Args:
-        overlap: The estimated overlap with full re-embedding.
-        targets: How many there are.
-        embedded: How many were embedded.
-        embedding: Seconds that took.
-        fitting: Seconds of fitting and validation.
-        correcting: Seconds from old vectors on disk to new ones.
+    What is lost is the overlap with full re-embedding.
     """
     full = embedding / embedded * targets
     spent = embedding + fitting + correcting
@@ -42,13 +36,7 @@ def verdict(
 
 
 def curve_table(points: Sequence[Mapping[str, Any]], targets: int, each: float) -> str:
-    """Write the curve of quality against sample size as lines of text, to choose from.
-
-    Args:
-        points: As in results.json: how many were embedded, and the intervals.
-        targets: How many there are.
-        each: Seconds that one took.
-    """
+    """Write the curve of results.json as text; `each` is the seconds of embedding a target."""
     names = [name for name in points[0] if name != "embedded"]
     lines = [["embedded", "of all", "time", *names]]
     for point in points:

@@ -43,39 +43,35 @@ class Job:
 @final
 @dataclass(frozen=True)
 class Rates:
-    """Sustained operations a second of one device, by kind of work, and its links' bytes a second.
+    """Sustained operations a second of one device, by kind of work.
 
     They differ by orders of magnitude: a static encoder is all memory traffic, a corrector all
-    matrix products. `train` is that of one more candidate; what a step takes with however few of
-    them is `fixed`, in seconds: the optimizer, the norm, and for an encoder that is a table of
-    tokens the gradient of all its rows.
+    matrix products.
     """
 
-    train: float
+    train: float  # of one more candidate
     encode: float
     scan: float
     correct: float
     rerank: float
+    # Seconds of a step with however few candidates: the optimizer, the norm, and for an encoder
+    # that is a table of tokens the gradient of all its rows.
     fixed: float
-    bandwidth: float = 1e10
+    bandwidth: float = 1e10  # bytes a second of the links between devices
 
 
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What one way of training costs.
-
-    `memory` and `traffic` are bytes for each device, `flops` and `seconds` a step, `embedding`
-    seconds over the run beyond the steps: once at the start, and every refresh.
-    """
+    """What one way of training costs."""
 
     strategy: str
     search: str
-    flops: float
-    seconds: float
-    memory: float
-    traffic: float
-    embedding: float
+    flops: float  # a step
+    seconds: float  # a step
+    memory: float  # bytes for each device
+    traffic: float  # bytes for each device
+    embedding: float  # seconds beyond the steps: once at the start, and every refresh
 
     def total(self, steps: int) -> float:
         """Return the seconds of the whole run."""
@@ -113,21 +109,15 @@ def rerank_flops(job: Job) -> float:
 @final
 @dataclass(frozen=True)
 class Priced:
-    """What the cost of a strategy depends on.
-
-    `hard` and `uniform` are the negatives that it encodes for each query. `caches`: it keeps all
-    targets embedded, and searches them. `corrects`: it trains a corrector with a memory of its
-    residuals. `searches`: how it searches through the corrector can be chosen. `refreshed`: it
-    embeds all targets again, as often as the job says.
-    """
+    """What the cost of a strategy depends on."""
 
     name: str
-    hard: int
+    hard: int  # negatives that it encodes for each query
     uniform: int
-    caches: bool
-    corrects: bool
-    searches: bool
-    refreshed: bool
+    caches: bool  # it keeps all targets embedded, and searches them
+    corrects: bool  # it trains a corrector with a memory of its residuals
+    searches: bool  # how it searches through the corrector can be chosen
+    refreshed: bool  # it embeds all targets again, as often as the job says
 
     @property
     def modes(self) -> tuple[str, ...]:

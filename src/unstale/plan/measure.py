@@ -53,9 +53,8 @@ def calibrate(
 
     Returns also by how much the same work varied: on a quiet machine, some percent.
     """
-    trial = replace(
-        job, batch=min(job.batch, _BATCH), negatives=min(max(1, job.negatives), _NEGATIVES)
-    )
+    negatives = min(max(1, job.negatives), _NEGATIVES)
+    trial = replace(job, batch=min(job.batch, _BATCH), negatives=negatives)
     dataset = _texts(4 * trial.batch * (1 + trial.negatives), trial.batch, tokens)
     store = target_tokens(model, dataset, progress=False)
     rows = np.arange(min(len(store), _ENCODED))
@@ -110,22 +109,18 @@ def _training(
     positives = Positives(dataset, ["train"])
     labels = torch.from_numpy(dataset.split("train").pairs).to(model.device)
     texts = dataset.queries.take(labels[:, 0].tolist())
-    losses = [
-        FreshNegativesLoss(
-            model,
-            Negatives(Uniform(len(dataset.targets), 0), NegativeCounts(count, 0, 0)),
-            tokens,
-            positives,
-        )
-        for count in (0, negatives)
-    ]
+    losses = []
+    for drawn in (0, negatives):
+        drawing = Negatives(Uniform(len(dataset.targets), 0), NegativeCounts(drawn, 0, 0))
+        losses.append(FreshNegativesLoss(model, drawing, tokens, positives))
     # The Trainer's default; a rate of zero costs as much, and changes nothing.
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0, fused=True)
 
     def step(loss: FreshNegativesLoss) -> None:
-        features = preprocess(model, texts, "query")
-        device = model.device
-        features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+        features = {
+            k: v.to(model.device) if torch.is_tensor(v) else v
+            for k, v in preprocess(model, texts, "query").items()
+        }
         torch.stack(list(loss([features], labels).values())).sum().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
