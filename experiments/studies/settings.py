@@ -24,7 +24,7 @@ _WORDS = {int: "a whole number", float: "a number", str: "text", tuple: "a list"
 def read_settings(study: str, kind: type[S], given: Mapping[str, Any]) -> S:
     """Make a study's settings of what was given; refuse what it does not know or accept."""
     declared = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    about, hints = helps(kind), get_type_hints(kind)
+    about, hints = helps(kind), get_type_hints(kind)  # type: ignore[arg-type]
     if unknown := sorted(given.keys() - declared.keys()):
         known = "".join(f"\n  {_describe(each, about[each.name])}" for each in declared.values())
         takes = f"it takes {', '.join(sorted(declared))}:{known}"
