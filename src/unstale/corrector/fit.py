@@ -55,11 +55,9 @@ def fit(
         anchor: Weight of the squared error added to the cross-entropy. The divergence alone leaves
             h free up to a vector common to all targets, which a cosine index turns into wrong
             ranks.
-        learning_rate: The learning rate of Adam.
         batch_size: Targets a step; by default all of them.
         epochs: The most passes over the pairs.
         patience: Passes without improvement after which to stop.
-        seed: The seed of the order of mini-batches.
     """
     check_pairs(stale, fresh)
     if queries is not None and queries.shape[1] != fresh.shape[1]:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Int
-from numpy import ndarray
 
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 
@@ -24,7 +22,10 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
     pairs = qrels.pairs[random.permutation(len(qrels.pairs))]
     rows = np.arange(len(dataset.targets))
     if len(rows) > targets:
-        pairs = pairs[_within(pairs[:, 1], max(1, targets // 2))]
+        _, first = np.unique(pairs[:, 1], return_index=True)
+        positives = max(1, targets // 2)
+        if len(first) > positives:  # the pairs before the first target too many
+            pairs = pairs[: np.sort(first)[positives]]
         known = np.unique(pairs[:, 1])
         others = np.setdiff1d(rows, known)
         drawn = random.choice(others, max(0, targets - len(known)), replace=False)
@@ -44,9 +45,3 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
         title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
         qrels={"train": train, PROBE: probe},
     )
-
-
-def _within(rows: Int[ndarray, " p"], most: int) -> slice:
-    """Return the longest beginning that has at most `most` different rows."""
-    _, first = np.unique(rows, return_index=True)
-    return slice(0, int(np.sort(first)[most]) if len(first) > most else len(rows))

@@ -120,29 +120,17 @@ class Migration:
         path, correcting = write_index(source, done.learned.corrector, written, output, made_by)
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
         overlap, count = done.found[f"overlap@{self.settings.k}"], len(sample.rows)
-        results: dict[str, Any] = {
+        vectors = {"format": source.format, "rows": source.rows, "width": source.dim}
+        vectors |= {"new_width": sample.fresh.shape[1], "dtype": source.dtype.name}
+        asking = {"split": queries.split, "validate": len(queries.check)}
+        cost = {"targets_embedded": count, "held_out": int(sample.held_out.sum())}
+        cost |= {"re_embedded": done.re_embedded, "fresh_kept": len(written.rows)}
+        results = {
             "data": dataset.counts,
-            "vectors": {
-                "format": source.format,
-                "rows": source.rows,
-                "width": source.dim,
-                "new_width": sample.fresh.shape[1],
-                "dtype": source.dtype.name,
-                "written": path.name,
-            },
+            "vectors": vectors | {"written": path.name},
             "corrector": done.learned.about,
-            "queries": {
-                "split": queries.split,
-                "validate": len(queries.check),
-                "guide": len(queries.guide),
-            },
-            "cost": {
-                "targets_embedded": count,
-                "held_out": int(sample.held_out.sum()),
-                "re_embedded": done.re_embedded,
-                "fresh_kept": len(written.rows),
-                "seconds": seconds,
-            },
+            "queries": asking | {"guide": len(queries.guide)},
+            "cost": cost | {"seconds": seconds},
             "validation": as_json(done.found),
             "curve": done.curve,
             "verdict": verdict(overlap, source.rows, count, **seconds),

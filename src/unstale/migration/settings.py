@@ -78,7 +78,7 @@ class MigrateSettings:
             run: The corrector comes from a training run, so that nothing is fitted.
 
         Example:
-            >>> MigrateSettings(fraction=0.05, re_embed=100).sizes(rows=10_000, dim=384)
+            >>> MigrateSettings(fraction=0.05, re_embed=0.01).sizes(rows=10_000, dim=384)
             (500, 100)
         """
         check_bounds(self)

@@ -95,8 +95,6 @@ def neighbour_overlap(
         index: The new index as it will be written, piece by piece.
         known: The targets whose fresh vectors are known, whether the index holds them or not.
         pairs: Held-out targets.
-        k: How many neighbours.
-        seed: The seed of the draws.
         asking: The rows of the queries, if they are the first of the held-out targets: none of them
             is its own neighbour.
 
@@ -149,7 +147,7 @@ def neighbour_overlap(
 
 
 def _leave_out(scores: Float[Tensor, "q n"], own: Int[Tensor, " q"]) -> None:
-    """Take from each query's scores that of its own column, if it is among them."""
+    """Rule out each query's own column, if it is among them."""
     here = ((own >= 0) & (own < scores.shape[1])).nonzero()[:, 0]
     scores[here, own[here]] = -torch.inf
 
