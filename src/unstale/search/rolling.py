@@ -22,7 +22,6 @@ class Rolling(Approximate):
 
     Args:
         overlap: The share of the exact top k to hold, on average.
-        precision: The precision of the snapshot.
         seed: The seed of the targets that tell where a query's best targets lie.
     """
 

@@ -39,9 +39,6 @@ class Snapshot:
     """Serve the buffer as some version of h sees it, and renew it.
 
     Args:
-        buffer: The stale embeddings.
-        corrector: h, which moves.
-        precision: How to store corrected rows.
         order: Which row of the buffer stands at each place; by default its own. The stale rows are
             then copied in that order at once.
     """
