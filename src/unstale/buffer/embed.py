@@ -61,9 +61,9 @@ def embed_corpus(
     started = np.cumsum([0, *[s["rows"] for s in shards]])
     missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
     todo = sum(shards[i]["rows"] for i in missing)
-    n = len(tokens)
+    total, hidden = len(tokens), not progress
     with tqdm(
-        total=n, initial=n - todo, desc="embedding", unit="target", disable=not progress
+        total=total, initial=total - todo, desc="embedding", unit="target", disable=hidden
     ) as bar:
         # A shard to each process; the manifest follows, so that a kill costs these shards.
         for i in range(0, len(missing), world()):
@@ -77,8 +77,8 @@ def embed_corpus(
                 )
                 finite = torch.isfinite(vectors).all(dim=1).numpy()
                 if not finite.all():
-                    bad = f"the target in row {rows[~finite][0]}"
-                    raise InputError(f"the encoder gave NaN or infinity for {bad}")
+                    n = rows[~finite][0]
+                    raise InputError(f"the encoder gave NaN or infinity for the target in row {n}")
                 done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
             for place, checksum in filter(None, exchange(done)):
                 shards[place]["sha256"] = checksum
