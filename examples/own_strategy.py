@@ -20,12 +20,10 @@ class WithoutFirst(Miner):
         self.stale = stale
 
     def mine(self, queries: Queries, k: int) -> Tensor:
-        """Take the k after the first."""
         """Take one more than is asked for, and leave the first."""
         return self.stale.mine(queries, k + 1)[:, 1:]
 
     def view(self, rows: Tensor, step: int) -> View:
-        """Show the stale embeddings."""
         """Show the stale embeddings."""
         return self.stale.view(rows, step)
 
@@ -33,6 +31,6 @@ class WithoutFirst(Miner):
 STRATEGY = Strategy(
     name="stale-without-first",
     negatives_from="the cached embeddings, without the nearest target of each query",
-    build=lambda materials: WithoutFirst(Stale(materials.cache, materials.noise)),
+    build=lambda materials: WithoutFirst(Stale(materials.cache, materials.gumbel_seed)),
     reads=("sampling",),
 )

@@ -28,8 +28,9 @@ SETTINGS = {
     "uniform-negatives": UNIFORM,
     "corrector-hidden": HIDDEN,
     "corrector-weight": 10,
-    "corrector-anchor": 0,  # with --no-memory: the paper's method to the letter
+    "corrector-anchor": 0,  # with the next two: the paper's method to the letter
     "no-memory": None,
+    "no-fallback": None,
     "search": "exact",
     # The paper gives neither rates nor lengths; one Adam trains encoders and corrector.
     "learning-rate": 1e-4,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jsonargparse import ArgumentParser
 
-from unstale.cli.flags import add_flags, changeable_flags, flag_values, instantiate
+from unstale.cli.flags import add_flags, flag_values, instantiate, marked_flags
 from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.format import Format
 from unstale.declare import check_bounds, setting
@@ -135,8 +135,8 @@ def test_a_new_setting_needs_no_more_than_its_field() -> None:
     chosen = instantiate(Wider, values)
     assert (chosen.patience, chosen.haste, chosen.steps) == (2.5, 4, TrainSettings().steps)
     assert flag_values(chosen)["haste"] == 4  # what config.yaml holds
-    assert "patience" in changeable_flags(Wider)
-    assert "haste" not in changeable_flags(Wider)
+    assert "patience" in marked_flags(Wider, "changeable")
+    assert "haste" not in marked_flags(Wider, "changeable")
     with pytest.raises(InputError, match=r"--patience must be at least 0, got -1\.0"):
         check_bounds(Wider(patience=-1.0))
     assert card_settings(Wider(haste=5))["haste"] == 5

@@ -128,14 +128,14 @@ class RefreshSettings:
     Args:
         refreshes: How many times the run re-embeds targets, evenly spread. Read by exhaustive,
             stochastic and dynnibal.
-        refresh_every: Re-embed after every N steps instead.
-        refresh_schedule: Re-embed on a schedule instead, as Atlas writes it, START-END:EVERY:
-            0-1000:500,1000-10000:2000.
+        refresh_every: Re-embed every N steps. This overrides --refreshes.
+        refresh_schedule: Re-embed on a schedule START-END:EVERY,... as Atlas writes it, e.g.
+            0-1000:500,1000-10000:2000. This overrides --refreshes.
         full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
         subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
-            corpus.
+            corpus, or 256 if that is more.
         sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
-            corpus.
+            corpus, or 256 if that is more.
         rank: Rank of dynnibal's regression.
         rerank_depth: Stale targets that stale-rerank reranks for each query.
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than

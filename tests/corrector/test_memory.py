@@ -58,14 +58,16 @@ def test_fading_over_nothing_is_refused() -> None:
         ResidualMemory(5, 2, fade=0)
 
 
-def miner(noise: int | None = None) -> tuple[Corrected, torch.Tensor]:
+def miner(gumbel_seed: int | None = None) -> tuple[Corrected, torch.Tensor]:
     torch.manual_seed(0)
     stale = torch.randn(80, 6)
     network = Corrector(6, (12,))
     with torch.no_grad():
         network.layers[1].weight.normal_(std=0.3)
     memory = ResidualMemory(80, 6, fade=50)
-    made = Corrected(TargetBuffer([stale]), network, anchor=1.0, memory=memory, noise=noise)
+    made = Corrected(
+        TargetBuffer([stale]), network, anchor=1.0, memory=memory, gumbel_seed=gumbel_seed
+    )
     return made, stale
 
 
@@ -82,17 +84,17 @@ def asking(vectors: torch.Tensor, step: int) -> Queries:
     return Queries(vectors, rows, torch.full((len(vectors), 1), -1), step, 20.0)
 
 
-@pytest.mark.parametrize("noise", [None, 3])
-def test_search_sees_the_corrected_target_and_its_residual(noise: int | None) -> None:
-    made, stale = miner(noise)
+@pytest.mark.parametrize("gumbel_seed", [None, 3])
+def test_search_sees_the_corrected_target_and_its_residual(gumbel_seed: int | None) -> None:
+    made, stale = miner(gumbel_seed)
     fresh = torch.randn(20, 6)
     made.loss(asking(torch.randn(2, 6), 4), fresh, torch.arange(20), None)
     queries = batch(9)
     seen = made.network(stale)
     seen[:20] += math.exp(-(9 - 4) / 50) * (fresh - seen[:20])
     scores = queries.vectors @ seen.T
-    if noise is not None:
-        scores = scores + gumbel(noise, 20.0, 9, queries.rows, torch.arange(80))
+    if gumbel_seed is not None:
+        scores = scores + gumbel(gumbel_seed, 20.0, 9, queries.rows, torch.arange(80))
     scores.scatter_(1, queries.positives, -torch.inf)
     assert torch.equal(made.mine(queries, 7), scores.topk(7).indices)
     view = made.view(torch.arange(80), 9)

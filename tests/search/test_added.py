@@ -21,7 +21,7 @@ def kinds() -> dict[str, Added]:
     memory.write(torch.tensor([1, 7, 8]), torch.randn(3, 4), step=2)
     queries = torch.randn(5, 4), torch.tensor([9, 2, 30, 4, 2])
     return {
-        "noise": Added(STEP, *queries, noise=3, scale=20.0),
+        "noise": Added(STEP, *queries, gumbel_seed=3, scale=20.0),
         "residuals": Added(STEP, *queries, memory),
         "both": Added(STEP, *queries, memory, 3, 20.0),
     }

@@ -30,7 +30,7 @@ def test_first_draw_frequencies_match_the_softmax() -> None:
     p = torch.softmax(scale * query @ stale.T, dim=1)[0]
     search = Exact(TargetBuffer([stale]))
     queries = query.expand(draws, 4).contiguous()
-    added = Added(7, queries, torch.arange(draws), noise=0, scale=scale)
+    added = Added(7, queries, torch.arange(draws), gumbel_seed=0, scale=scale)
     first = search.top_k(queries, 2, added=added).rows
     frequency = torch.bincount(first[:, 0], minlength=6) / draws
     spread = (p * (1 - p) / draws).sqrt()  # standard deviation of a frequency

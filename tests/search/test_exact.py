@@ -88,7 +88,7 @@ def test_more_than_there_are_is_an_error() -> None:
 def test_gumbel_noise_does_not_depend_on_the_chunks(chunk: int) -> None:
     queries, stale, network = random_case(0, 50, 4)
     rows = torch.tensor([9, 8, 7, 6])
-    added = Added(3, queries, rows, noise=5, scale=2.0)
+    added = Added(3, queries, rows, gumbel_seed=5, scale=2.0)
     found = Exact(TargetBuffer([stale]), network, chunk).top_k(queries, 5, added=added)
     drawn = gumbel(5, 2.0, 3, rows, torch.arange(50))
     expected = (queries @ network(stale).T + drawn).topk(5, dim=1)

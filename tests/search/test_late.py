@@ -25,7 +25,7 @@ def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_bey
     # 0.3 and 0.1: 0.2 on average, and as a deviation 0.1.
     torch.testing.assert_close(fetched.next_score, torch.tensor([[0.6 + 0.2]]))
     torch.testing.assert_close(fetched.next_doubt, torch.tensor([[2 * 0.1]]))
-    same = add_late(found, Added(0, *query, noise=0))
+    same = add_late(found, Added(0, *query, gumbel_seed=0))
     assert same.best is found
     assert (same.next_score.item(), same.next_doubt.item()) == (pytest.approx(0.6), 0.0)
 

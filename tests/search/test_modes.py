@@ -66,7 +66,7 @@ def test_small_buffers_are_searched_exactly(
     network = moved(Corrector(8, (16,)), 0.3)
     search = MODES[mode](TargetBuffer([stale]), network)
     asked = torch.arange(b)
-    added = Added(0, queries, asked, noise=seed, scale=2.0) if noisy else None
+    added = Added(0, queries, asked, gumbel_seed=seed, scale=2.0) if noisy else None
     # Where -1 pads, a search gives up one target that it fetched: it must be able to spare it.
     least = -1 if k < n - 8 else 0
     exclude = torch.randint(least, n, (b, 1)) if k < n else None
@@ -133,7 +133,7 @@ def held_while_h_moves(
         moved(network, 0.004)
         queries = normalize(stale[torch.randint(n, (b,))] + 0.6 * normalize(torch.randn(b, 8)))
         asked = torch.arange(b)
-        added = Added(step, queries, asked, noise=seed, scale=20.0) if noisy else None
+        added = Added(step, queries, asked, gumbel_seed=seed, scale=20.0) if noisy else None
         exclude = torch.randint(-1, n, (b, 2))
         search.begin(step)
         rows = search.top_k(queries, k, exclude, added).rows
@@ -230,7 +230,7 @@ def test_an_audit_is_the_overlap_with_exact_search(mode: str, noisy: bool) -> No
     for step in (0, 64):  # the first search is exact
         search.control.error = 0.0  # type: ignore[attr-defined]  # a wrong belief: some is missed
         asked = torch.arange(9)
-        added = Added(step, queries, asked, noise=0, scale=20.0) if noisy else None
+        added = Added(step, queries, asked, gumbel_seed=0, scale=20.0) if noisy else None
         search.begin(step)
         assert math.isnan(search.control.audited)  # type: ignore[attr-defined]
         found = search.top_k(queries, 20, exclude, added).rows

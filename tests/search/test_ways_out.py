@@ -47,7 +47,7 @@ def test_a_subset_is_searched_exactly_and_rotates() -> None:
 
 def test_a_whole_subset_is_the_whole_corpus() -> None:
     queries, stale, network, exclude = case()
-    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
+    noise = Added(4, queries, torch.arange(5), gumbel_seed=0, scale=20.0)
     whole = RotatingSubset(TargetBuffer([stale]), network, size=200, every=1, seed=1)
     exact = Exact(TargetBuffer([stale]), network)
     assert torch.equal(
@@ -68,7 +68,7 @@ def test_rerank_takes_the_best_corrected_of_the_stale_best() -> None:
 
 def test_rerank_of_everything_is_exact_noise_included() -> None:
     queries, stale, network, exclude = case()
-    noise = Added(4, queries, torch.arange(5), noise=0, scale=20.0)
+    noise = Added(4, queries, torch.arange(5), gumbel_seed=0, scale=20.0)
     exact = Exact(TargetBuffer([stale]), network).top_k(queries, 6, exclude, noise)
     rerank = StaleRerank(TargetBuffer([stale]), network, depth=200)
     assert torch.equal(rerank.top_k(queries, 6, exclude, noise).rows, exact.rows)

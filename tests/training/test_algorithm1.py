@@ -34,7 +34,7 @@ def setup(
     hard_negatives: int = 3,
     free_negatives: int = 0,
     filters: FalseNegatives | None = None,
-    noise: int | None = None,
+    gumbel_seed: int | None = None,
     **options,
 ) -> FreshNegativesLoss:
     tokens = target_tokens(model, dataset, progress=False)
@@ -42,9 +42,11 @@ def setup(
     torch.manual_seed(0)
     miner = {
         "in-batch": InBatch,
-        "stale": lambda: Stale(buffer, noise),
-        "corrected": lambda: Corrected(buffer, Corrector(buffer.dim, (24,)), noise=noise),
-        "mixed": lambda: Stale(buffer, noise),
+        "stale": lambda: Stale(buffer, gumbel_seed),
+        "corrected": lambda: Corrected(
+            buffer, Corrector(buffer.dim, (24,)), gumbel_seed=gumbel_seed
+        ),
+        "mixed": lambda: Stale(buffer, gumbel_seed),
     }[strategy]()
     counts = NegativeCounts(hard_negatives, 2 if strategy == "mixed" else 0, free_negatives)
     uniform = Uniform(len(buffer), 0) if counts.uniform else None

@@ -18,7 +18,7 @@ from unstale.encoders.load import silence_dropout
 from unstale.errors import InputError
 from unstale.miners import Queries
 from unstale.miners.given import draw_given
-from unstale.search.draws import Gumbel
+from unstale.search.draws import gumbel
 from unstale.training.job import train
 
 
@@ -148,7 +148,7 @@ def test_the_correctors_loss_follows_a_learnt_scale_and_does_not_move_it(
 def test_gumbel_noise_follows_a_learnt_scale(
     static_model: SentenceTransformer, dataset: RetrievalDataset, strategy: str
 ) -> None:
-    loss = setup(static_model, dataset, strategy, learn_scale=True, noise=3)
+    loss = setup(static_model, dataset, strategy, learn_scale=True, gumbel_seed=3)
     features, labels = batch(static_model, dataset)
     mined = watch_mining(loss)
     asked: list[Queries] = []
@@ -161,7 +161,7 @@ def test_gumbel_noise_follows_a_learnt_scale(
         queries = asked[-1]
         every = torch.arange(120)
         scores = queries.vectors @ loss.miner.buffer[every].T  # a corrector begins as none
-        scores = scores + Gumbel(3, scale)(queries.step, queries.rows, every)
+        scores = scores + gumbel(3, scale, queries.step, queries.rows, every)
         known = queries.positives
         scores.scatter_(1, known.clamp(min=0), -torch.inf)
         assert (known >= 0).all()

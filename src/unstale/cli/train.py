@@ -112,7 +112,8 @@ def warn(settings: MiningSettings, strategies: Sequence[Strategy]) -> None:
     for said in without_effect(settings, [strategy.name for strategy in strategies]):
         _LOG.warning(said)
     scheduled = any(set(SCHEDULE) & set(strategy.reads) for strategy in strategies)
-    if scheduled and settings.refreshes == 1 and not settings.refresh_every:
+    overridden = settings.refresh_every or settings.refresh_schedule
+    if scheduled and settings.refreshes == 1 and not overridden:
         _LOG.warning("--refreshes 1: the only one comes after the last step, and trains nothing")
 
 

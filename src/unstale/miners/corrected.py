@@ -22,14 +22,14 @@ from unstale.search.sharded import search_in_place
 from unstale.settings import LossName
 
 _LOG = logging.getLogger(__name__)
-_KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # how much worse is borne: by judgement, not tuned
+_KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # tolerances before the corrector counts as harmful
 
 
 @final
 class Corrected(Miner):
     """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates.
 
-    With `anchor=0` and no memory this is the paper's method to the letter.
+    With `anchor=0`, no memory and no fallback this is the paper's method to the letter.
 
     Args:
         buffer: The stale embeddings B.
@@ -39,7 +39,7 @@ class Corrected(Miner):
             free by a vector common to all targets.
         memory: Adds to h(b) what it missed when the target was last encoded.
         search: How to search h(B); by default exactly.
-        noise: Seed of Gumbel noise, to sample instead of taking the top k.
+        gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
         fallback: Mine from the stale view for as long as the meter finds h worse than that.
     """
 
@@ -52,7 +52,7 @@ class Corrected(Miner):
         anchor: float = 0.0,
         memory: ResidualMemory | None = None,
         search: Search | None = None,
-        noise: int | None = None,
+        gumbel_seed: int | None = None,
         fallback: bool = True,
     ) -> None:
         super().__init__()
@@ -61,11 +61,11 @@ class Corrected(Miner):
         self.anchor = anchor if loss == "ce" else 0.0
         self.memory = memory
         self.search = search or search_in_place(buffer, lambda b: Exact(b, network))
-        self.noise = noise
+        self.gumbel_seed = gumbel_seed
         self.fallback = fallback
         self.trusted: Tensor
         self.register_buffer("trusted", torch.tensor(True))
-        self._stale = Stale(buffer, noise)
+        self._stale = Stale(buffer, gumbel_seed)
         self._correction_loss = LOSSES[loss]
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
@@ -73,7 +73,7 @@ class Corrected(Miner):
         if not self.trusted:
             return self._stale.mine(queries, k)
         self.search.begin(queries.step)
-        added = added_to(queries, self.noise, self.memory)
+        added = added_to(queries, self.gumbel_seed, self.memory)
         return self.search.top_k(queries.vectors, k, queries.positives, added).rows
 
     def loss(
@@ -158,7 +158,7 @@ def build_corrected(
         anchor=chosen.corrector_anchor,
         memory=materials.residuals,
         search=built,
-        noise=materials.noise,
+        gumbel_seed=materials.gumbel_seed,
         fallback=chosen.fallback,
     )
 

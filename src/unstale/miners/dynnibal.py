@@ -36,13 +36,13 @@ class Dynnibal(Miner):
         rank: int,
         seed: int,
         ridge: float = 1e-2,
-        noise: int | None = None,
+        gumbel_seed: int | None = None,
     ) -> None:
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
         self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
         self.register_buffer("vectors", self.moved.shared())  # what a checkpoint must hold
-        self.searched = Stale(self.moved, noise)
+        self.searched = Stale(self.moved, gumbel_seed)
         self.refits = refits
         self.sample = min(sample, len(buffer))
         self.rank = rank
@@ -101,7 +101,7 @@ def _build(materials: Materials) -> Miner:
         sample=chosen.sample_size or materials.twentieth,
         rank=chosen.rank,
         seed=chosen.seed,
-        noise=materials.noise,
+        gumbel_seed=materials.gumbel_seed,
     )
 
 
@@ -110,7 +110,7 @@ STRATEGY = Strategy(
     negatives_from="the cached embeddings moved by a low-rank regression, which is refitted on a "
     "sample: our reconstruction",
     build=_build,
-    reembeds="a sample each time, the whole corpus twice",
+    reembeds="a sample each time, the whole corpus twice (`--full-refreshes`)",
     cache="rewritten",
     reads=("sampling", *SCHEDULE, "full_refreshes", "sample_size", "rank"),
     one_process=True,

@@ -26,18 +26,18 @@ class Refreshed(Miner):
     Args:
         buffer: The stale embeddings, in memory: they are replaced.
         schedule: After which steps to re-embed.
-        noise: Seed of Gumbel noise, to sample instead of taking the top k.
+        gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
         below: Re-embed after a reading that finds less than this share of the true top k.
     """
 
     def __init__(
-        self, buffer: Buffer, schedule: Schedule, noise: int | None = None, below: float = 0.0
+        self, buffer: Buffer, schedule: Schedule, gumbel_seed: int | None = None, below: float = 0.0
     ) -> None:
         super().__init__()
         self.buffer = buffer
         self.schedule = schedule
         self.below = below
-        self.stale = Stale(buffer, noise)
+        self.stale = Stale(buffer, gumbel_seed)
         self.stale_now: Tensor
         self.register_buffer("stale_now", torch.tensor(False))  # a checkpoint may lie in between
         self.register_buffer("vectors", buffer.shared())  # what a checkpoint must hold
@@ -75,7 +75,7 @@ class Refreshed(Miner):
 STRATEGY = Strategy(
     name="exhaustive",
     negatives_from="the cached embeddings, re-embedded on a schedule (`--refreshes`)",
-    build=lambda m: Refreshed(m.cache, m.schedule, m.noise),
+    build=lambda m: Refreshed(m.cache, m.schedule, m.gumbel_seed),
     reembeds="the whole corpus, each time",
     cache="rewritten",
     reads=("sampling", *SCHEDULE),

@@ -21,18 +21,18 @@ class Stale(Miner):
 
     Args:
         buffer: The stale embeddings B.
-        noise: Seed of Gumbel noise, to sample instead of taking the top k.
+        gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
     """
 
-    def __init__(self, buffer: Buffer, noise: int | None = None) -> None:
+    def __init__(self, buffer: Buffer, gumbel_seed: int | None = None) -> None:
         super().__init__()
         self.buffer = buffer
-        self.noise = noise
+        self.gumbel_seed = gumbel_seed
         self.search = search_in_place(buffer, Exact)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.b`, or a sample from their softmax."""
-        added = added_to(queries, self.noise)
+        added = added_to(queries, self.gumbel_seed)
         return self.search.top_k(queries.vectors, k, queries.positives, added).rows
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
@@ -45,18 +45,18 @@ class Stale(Miner):
 
 
 def added_to(
-    queries: Queries, noise: int | None, memory: ResidualMemory | None = None
+    queries: Queries, gumbel_seed: int | None, memory: ResidualMemory | None = None
 ) -> Added | None:
     """Return what a search adds to scores: noise by its seed, what a memory knows, or both."""
-    if noise is None and memory is None:
+    if gumbel_seed is None and memory is None:
         return None
-    return Added(queries.step, queries.vectors, queries.rows, memory, noise, queries.scale)
+    return Added(queries.step, queries.vectors, queries.rows, memory, gumbel_seed, queries.scale)
 
 
 STRATEGY = Strategy(
     name="stale",
     negatives_from="the cached embeddings as they were before training",
-    build=lambda materials: Stale(materials.cache, materials.noise),
+    build=lambda materials: Stale(materials.cache, materials.gumbel_seed),
     reads=("sampling",),
     rag=True,
     planned=True,

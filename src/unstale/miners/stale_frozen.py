@@ -5,8 +5,8 @@ from unstale.miners.strategy import Strategy
 
 STRATEGY = Strategy(
     name="stale-frozen",
-    negatives_from="the same; the target encoder is not trained (needs separate towers)",
-    build=lambda materials: Stale(materials.cache, materials.noise),
+    negatives_from="the same as stale; the target encoder is not trained (needs separate towers)",
+    build=lambda materials: Stale(materials.cache, materials.gumbel_seed),
     reads=("sampling",),
     freezes_targets=True,
 )

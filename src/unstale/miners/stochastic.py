@@ -26,14 +26,14 @@ class Stochastic(Miner):
         *,
         size: int,
         seed: int,
-        noise: int | None = None,
+        gumbel_seed: int | None = None,
     ) -> None:
         super().__init__()
         self.targets = len(buffer)
         self.size = min(size, self.targets)
         self.schedule = schedule
         self.seed = seed
-        self.noise = noise
+        self.gumbel_seed = gumbel_seed
         rows = subset(self.targets, self.size, seed, step=0)
         self.rows: Tensor
         self.vectors: Tensor
@@ -43,7 +43,7 @@ class Stochastic(Miner):
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the subset."""
         search = Exact(TargetBuffer([self.vectors]), rows=self.rows)  # where they are by now
-        added = added_to(queries, self.noise)
+        added = added_to(queries, self.gumbel_seed)
         return search.top_k(queries.vectors, k, queries.positives, added).rows
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
@@ -61,7 +61,7 @@ def _build(materials: Materials) -> Miner:
         materials.schedule,
         size=materials.subset_size,
         seed=materials.settings.seed,
-        noise=materials.noise,
+        gumbel_seed=materials.gumbel_seed,
     )
 
 

@@ -6,6 +6,7 @@ Each strategy is declared at the end of its miner's file and registered by one l
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Literal, NamedTuple, final
 
@@ -60,7 +61,7 @@ class Materials:
         return self.buffer
 
     @property
-    def noise(self) -> int | None:
+    def gumbel_seed(self) -> int | None:
         """Return the seed of Gumbel noise, or None for a plain top-k."""
         return self.settings.seed if self.settings.sampling == "gumbel" else None
 
@@ -163,11 +164,16 @@ def register(strategy: Strategy) -> Strategy:
     return strategy
 
 
+@cache
+def _announced() -> list[Strategy]:
+    """Load the strategies of other packages, once: looking for entry points takes time."""
+    return [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
+
+
 def strategies() -> dict[str, Strategy]:
     """Return every strategy by its name, those of other packages last."""
-    for announced in entry_points(group=ENTRY_POINTS):
-        if announced.name not in _REGISTERED:
-            register(announced.load())
+    for strategy in _announced():
+        register(strategy)
     return dict(_REGISTERED)
 
 

@@ -7,7 +7,7 @@ from unstale.miners.strategy import Strategy
 STRATEGY = Strategy(
     name="two-round",
     negatives_from="the cached embeddings, re-embedded halfway through the run",
-    build=lambda m: Refreshed(m.cache, Schedule.inside(1, m.settings.steps), m.noise),
+    build=lambda m: Refreshed(m.cache, Schedule.inside(1, m.settings.steps), m.gumbel_seed),
     reembeds="the whole corpus, once",
     cache="rewritten",
     reads=("sampling",),

@@ -102,7 +102,8 @@ class RetrieverReaderLoss(nn.Module):
             logits = self.scale * (f[:, None, :] * g[place]).sum(dim=2)
             log_p = torch.log_softmax(logits, dim=1)  # (b, k)
 
-        # Define P_a(y|x) and P_LM(a|x); compute the reader's and the retriever's loss from them.
+        # Define P_a(y|x) and, with fusion=marginal, P_LM(a|x); compute the reader's and the
+        # retriever's loss from them.
         targets = self.questions.dataset.targets.take(mined.flatten().cpu().numpy())
         pairs = zip(np.repeat(np.array(texts, object), self.k), targets, strict=True)
         encoded = self._read([reader_input(text, target) for text, target in pairs])  # once a pair

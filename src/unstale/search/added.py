@@ -12,7 +12,7 @@ from torch import Tensor
 from unstale.corrector.memory import ResidualMemory
 from unstale.search.draws import gumbel
 
-PairScores = Callable[[Int[Tensor, "b m"]], Float[Tensor, "b m"]]
+LateScores = Callable[[Int[Tensor, "b m"]], Float[Tensor, "b m"]]
 
 
 @final
@@ -24,7 +24,7 @@ class Added:
     vectors: Float[Tensor, "b d"]
     queries: Int[Tensor, " b"]  # which queries they are, the key of their noise
     memory: ResidualMemory | None = None  # of the targets' residuals r: it adds q.r
-    noise: int | None = None  # the seed of Gumbel noise, which makes a top k a sample
+    gumbel_seed: int | None = None  # the seed of Gumbel noise, which makes a top k a sample
     scale: float = 1.0  # of the softmax to sample from
     first: int = 0  # the row in the corpus from which rows are counted
 
@@ -33,8 +33,8 @@ class Added:
         rows, parts = rows + self.first, []
         if self.memory is not None:
             parts.append(self.memory.scores(self.vectors, rows, self.step))
-        if self.noise is not None:
-            parts.append(gumbel(self.noise, self.scale, self.step, self.queries, rows))
+        if self.gumbel_seed is not None:
+            parts.append(gumbel(self.gumbel_seed, self.scale, self.step, self.queries, rows))
         return reduce(torch.add, parts)
 
     def of(self, places: Int[Tensor, " c"] | slice) -> "Added":
@@ -46,13 +46,13 @@ class Added:
         return replace(self, first=self.first + first)
 
     @property
-    def late(self) -> PairScores | None:
+    def late(self) -> LateScores | None:
         """Return how to score some rows of each query, if a scan may do without.
 
         An approximate search then adds it only to the targets that it has fetched. A residual
         hardly lifts a target from far below; noise does, so it is never late.
         """
         memory = self.memory
-        if memory is None or self.noise is not None:
+        if memory is None or self.gumbel_seed is not None:
             return None
         return lambda rows: memory.pair_scores(self.vectors, rows + self.first, self.step)

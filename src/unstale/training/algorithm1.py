@@ -99,7 +99,7 @@ class FreshNegativesLoss(nn.Module):
         self.record.counters.targets_trained += len(g)
         with full_precision(g):
             softmax = TruncatedSoftmax(self.scale(), self.dims, self.encoding.unit)
-            if self.negatives.counts.free:
+            if self.negatives.counts.free:  # beyond the paper: mined, and not encoded
                 seen = self._view(torch.cat([candidates.rows, candidates.free]))
                 task = softmax.split_cross_entropy(f, g, candidates, seen)
             else:

@@ -40,7 +40,8 @@ class SoftmaxScale(nn.Module):
 
     def value(self) -> float:
         """Return the scale as a number, for what does not train it: the corrector and the noise."""
-        return self.start if self.log is None else float(self.log.detach().exp())
+        scale = self()
+        return float(scale.detach()) if torch.is_tensor(scale) else scale
 
 
 @final
