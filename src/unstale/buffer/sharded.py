@@ -17,17 +17,12 @@ class ShardedBuffer:
 
     Every process must ask for the same rows at the same time; they all do, since they all mine for
     the whole batch.
-
-    Args:
-        local: The rows of this process.
-        start: The first of them.
-        targets: N, over all processes.
     """
 
     def __init__(self, local: TargetBuffer, start: int, targets: int) -> None:
         self.local = local
-        self.start = start
-        self.targets = targets
+        self.start = start  # the first of the local rows
+        self.targets = targets  # N, over all processes
         self.dim = local.dim
         self.device = local.device
 
