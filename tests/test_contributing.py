@@ -19,7 +19,7 @@ from unstale.errors import InputError
 from unstale.miners import STRATEGY_FILES, Strategy, strategies
 from unstale.rag.settings import RagSettings
 from unstale.training.card import card_settings
-from unstale.training.settings import TrainSettings
+from unstale.training.settings import Checked, TrainSettings
 
 SRC = Path(__file__).parents[1] / "src" / "unstale"
 FILES = sorted(str(path.relative_to(SRC)) for path in SRC.rglob("*.py"))
@@ -139,7 +139,10 @@ def test_a_new_setting_needs_no_more_than_its_field() -> None:
     assert "haste" not in marked_flags(Wider, "changeable")
     with pytest.raises(InputError, match=r"--patience must be at least 0, got -1\.0"):
         check_bounds(Wider(patience=-1.0))
-    assert card_settings(Wider(haste=5))["haste"] == 5
+    settings = Wider(haste=5)
+    strategy = strategies()[settings.strategy]
+    checked = Checked(settings, strategy, strategy.negatives, 64, 2e-5, 20.0, {})
+    assert card_settings(checked)["haste"] == 5
 
 
 # Names that many parts have for things of their own.

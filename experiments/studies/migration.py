@@ -26,7 +26,7 @@ from unstale.evaluation import metrics
 from unstale.migration.embed import EmbeddedTargets
 from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.index import index_chunks
-from unstale.migration.queries import Asked
+from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked
 from unstale.migration.settings import Method, MigrateSettings, TargetSampling, check_size
 from unstale.migration.validate import Interval
@@ -160,7 +160,7 @@ class _World:
         check = np.sort(order[:count])
         guide = order[count : 2 * count if settings.guided_by else count]
         left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
-        asked = Asked(
+        asked = AskedQueries(
             self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
             self.qrels, self.rows[check],
         )  # fmt: skip

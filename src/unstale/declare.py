@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from unstale.errors import InputError
 
@@ -39,14 +39,18 @@ def taken_from(kind: type[S], other: Any) -> S:  # noqa: ANN401 - has the settin
 
 
 def changed(settings: S, changes: Mapping[str, Any]) -> S:
-    """Replace some settings by name; an unknown name is refused with the nearest known one."""
-    known = [f.name for f in fields(settings)]  # type: ignore[arg-type]
+    """Replace some settings by name; an unknown name is refused with the nearest known one.
+
+    None stands for the default of a setting.
+    """
+    known = {f.name: f.default for f in fields(settings)}  # type: ignore[arg-type]
     for name in changes:
         if name not in known:
             close = get_close_matches(name, known, 1)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise InputError(f"{type(settings).__name__} has no setting {name!r}{meant}")
-    return replace(settings, **changes)  # type: ignore[type-var]
+    given = {k: v for k, v in changes.items() if v is not None or known[k] is None}
+    return replace(settings, **given)  # type: ignore[type-var]
 
 
 def flag(name: str) -> str:
@@ -69,8 +73,13 @@ def check_bounds(
         settings: The settings.
         named: Returns what a user calls a setting.
     """
+    hints = get_type_hints(type(settings))
     for declared in fields(settings):
-        value = getattr(settings, declared.name)
+        value, hint = getattr(settings, declared.name), hints[declared.name]
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        if choices and value not in choices:
+            known = ", ".join(map(str, choices))
+            raise InputError(f"{named(declared.name)} must be one of {known}, got {value!r}")
         for one in value if isinstance(value, tuple | list) else (value,):
             if isinstance(one, bool) or not isinstance(one, int | float):
                 continue

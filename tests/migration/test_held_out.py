@@ -8,7 +8,7 @@ import torch
 
 from unstale.migration.embed import EmbeddedTargets
 from unstale.migration.fitting import Fitting
-from unstale.migration.queries import Asked
+from unstale.migration.queries import AskedQueries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.vectors import ArrayVectors
 
@@ -41,7 +41,7 @@ class Migration:
             return EmbeddedTargets(picked, fresh[torch.from_numpy(picked.rows)], 1.0)
 
         settings = MigrateSettings(sampling="queries", corrector_hidden=64)
-        fitting = Fitting(source, embed, Asked(queries[:20], queries[20:]), settings)
+        fitting = Fitting(source, embed, AskedQueries(queries[:20], queries[20:]), settings)
         sample = fitting.draw(lambda: 800)
         first = fitting.fit(sample, curve=False).learned
         sample = fitting.enlarge(sample, first, "more", 60)

@@ -10,7 +10,7 @@ from unstale.errors import InputError
 from unstale.migration.embed import EmbeddedTargets
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import index_chunks
-from unstale.migration.queries import Asked
+from unstale.migration.queries import AskedQueries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.vectors import ArrayVectors
 
@@ -38,7 +38,7 @@ class World:
     def migrate(self, sampling, more, seed):
         """Return a corrector, the sample and the intervals, and the queries that chose nothing."""
         order = torch.randperm(400, generator=torch.Generator().manual_seed(seed))
-        asked = Asked(self.queries[order[:150]], self.queries[order[150:300]])
+        asked = AskedQueries(self.queries[order[:150]], self.queries[order[150:300]])
         settings = MigrateSettings(method="linear", k=K, seed=seed, sampling=sampling)
         fitting = Fitting(self.source, self.embed, asked, settings)
         done = fitting.run(lambda: 200, more, curve=False)
@@ -82,5 +82,5 @@ def test_what_queries_choose_needs_queries() -> None:
     world = World(rare_noise=0.2)
     with pytest.raises(InputError, match="need queries"):
         Fitting(
-            world.source, world.embed, Asked(None, None), MigrateSettings(sampling="queries")
+            world.source, world.embed, AskedQueries(None, None), MigrateSettings(sampling="queries")
         ).draw(lambda: 100)

@@ -12,7 +12,7 @@ from unstale.cli.options import CompareFlags
 from unstale.cli.output import run_folder
 from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
-from unstale.cli.train import Start, prepare
+from unstale.cli.train import Start, prepare_train
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -38,7 +38,9 @@ def run(chosen: CompareFlags) -> None:
         if folder.finished:
             return
         names = list(dict.fromkeys(name for name, _ in cells))
-        ready = prepare_rag(rag_flags(chosen), names) if chosen.reader else prepare(chosen, names)
+        ready = (
+            prepare_rag(rag_flags(chosen), names) if chosen.reader else prepare_train(chosen, names)
+        )
         output = folder.begin()
         buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
         if chosen.buffer is None:

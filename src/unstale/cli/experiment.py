@@ -27,6 +27,8 @@ def run(chosen: ExperimentFlags) -> None:
     study = _find_prepare()(chosen.name, settings)
     chosen = replace(chosen, output=chosen.output or f"runs/{chosen.name}")
     with run_folder("experiment", chosen) as folder:
+        if folder.finished:
+            return
         output = folder.begin()
         results = study(output)
     for name, value in results.get("summary", {}).items():

@@ -50,10 +50,11 @@ COMMANDS: dict[str, type] = {
     )
 }
 
-# Flags that had another meaning than most people expected.
+# Flags that are gone, and what to use.
 _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
+    "re-embed-by": "--re-embed N embeds the targets that queries retrieve most; ",
 }
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
 

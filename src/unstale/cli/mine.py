@@ -82,6 +82,9 @@ def _negatives(
     chosen: MineFlags, dataset: RetrievalDataset, model: SentenceTransformer, scratch: Path
 ) -> Negatives:
     """Make what mines: a run's buffer seen through its corrector, or the model's own."""
+    asked = None
+    if chosen.cross_encoder:  # first: a wrong name must not cost an embedding
+        asked = CrossScores(chosen.cross_encoder, dataset, device=str(model.device))
     buffer = Path(chosen.buffer) if chosen.buffer else None
     miner: Miner
     if chosen.run is not None:
@@ -92,9 +95,6 @@ def _negatives(
     else:
         made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
         miner = Stale(open_or_embed(model, tokens, made_by, buffer, scratch)[0])
-    asked = None
-    if chosen.cross_encoder:
-        asked = CrossScores(chosen.cross_encoder, dataset, device=str(model.device))
     if chosen.filters.idle and asked is None:
         return Negatives(miner)
     return Negatives(miner, filters=FalseNegatives(chosen.filters, len(dataset.targets), asked))

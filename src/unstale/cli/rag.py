@@ -14,7 +14,7 @@ from unstale.cli.output import run_folder
 from unstale.cli.train import Start, check_each, check_trainer
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
-from unstale.rag.check import check_rag, find_rag_strategy
+from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
 from unstale.rag.questions import QuestionSet
@@ -43,10 +43,10 @@ def run(chosen: RagFlags) -> None:
     print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 
 
-def prepare_rag(chosen: RagFlags, strategies: Sequence[str]) -> Start:
+def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 2, with each of some strategies."""
     check_trainer(chosen.trainer, TrainingArguments)
-    for name in strategies:
+    for name in names:
         find_rag_strategy(name)
     with first_alone():
         questions = load_questions(chosen.data, progress=rank() == 0)
@@ -61,7 +61,9 @@ def prepare_rag(chosen: RagFlags, strategies: Sequence[str]) -> Start:
 
     models = load(chosen.seed)
     settings = taken_from(RagSettings, chosen)
-    checked = check_each(strategies, settings, lambda s, k: check_rag(s, questions, *models, k))
+    checked = check_each(
+        names, rag_strategies(), settings, lambda s, first: check_rag(s, questions, *models, first)
+    )
     return Start(questions.dataset, questions.counts, models, checked, load, train)
 
 

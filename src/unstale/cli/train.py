@@ -17,7 +17,7 @@ from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
 from unstale.errors import InputError
-from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy
+from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy, strategies
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
@@ -62,7 +62,7 @@ def run(chosen: TrainFlags) -> None:
     with run_folder("train", chosen) as folder:
         if folder.finished:
             return
-        ready = prepare(chosen, [chosen.strategy])
+        ready = prepare_train(chosen, [chosen.strategy])
         output = folder.begin()
         result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
         folder.finish(ready.counts, [result])
@@ -71,10 +71,10 @@ def run(chosen: TrainFlags) -> None:
         print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
 
 
-def prepare(chosen: TrainFlags, strategies: Sequence[str]) -> Start:
+def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 1, with each of some strategies."""
     check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
-    for name in strategies:
+    for name in names:
         find_strategy(name)
     with first_alone():
         dataset = load_dataset(chosen.data, progress=rank() == 0)
@@ -87,31 +87,36 @@ def prepare(chosen: TrainFlags, strategies: Sequence[str]) -> Start:
 
     models = load(chosen.seed)
     settings = taken_from(TrainSettings, chosen)
-    checked = check_each(strategies, settings, lambda s, known: s.check(dataset, *models, known))
+    checked = check_each(
+        names, strategies(), settings, lambda s, first: s.check(dataset, *models, first)
+    )
     return Start(dataset, dataset.counts, models, checked, load, train)
 
 
 def check_each(
-    strategies: Sequence[str],
+    names: Sequence[str],
+    known: Mapping[str, Strategy],
     settings: MiningSettings,
     check: Callable[[Any, Checked[Any] | None], Checked[Any]],
 ) -> dict[str, Checked[Any]]:
     """Check the settings with each strategy; what the first check found out serves the others."""
     checked: dict[str, Checked[Any]] = {}
-    for name in strategies:
-        known = next(iter(checked.values()), None)
-        checked[name] = check(replace(settings, strategy=name), known)
-    warn(settings, [each.strategy for each in checked.values()])
+    for name in names:
+        first = next(iter(checked.values()), None)
+        checked[name] = check(replace(settings, strategy=name), first)
+    warn(settings, {name: each.strategy for name, each in checked.items()}, known)
     return checked
 
 
-def warn(settings: MiningSettings, strategies: Sequence[Strategy]) -> None:
+def warn(
+    settings: MiningSettings, chosen: Mapping[str, Strategy], known: Mapping[str, Strategy]
+) -> None:
     """Say which flags have no effect, and which refresh comes too late to teach anything."""
     if rank() > 0:
         return
-    for said in without_effect(settings, [strategy.name for strategy in strategies]):
+    for said in without_effect(settings, chosen, known):
         _LOG.warning(said)
-    scheduled = any(set(SCHEDULE) & set(strategy.reads) for strategy in strategies)
+    scheduled = any(set(SCHEDULE) & set(strategy.reads) for strategy in chosen.values())
     overridden = settings.refresh_every or settings.refresh_schedule
     if scheduled and settings.refreshes == 1 and not overridden:
         _LOG.warning("--refreshes 1: the only one comes after the last step, and trains nothing")

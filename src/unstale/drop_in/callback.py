@@ -9,7 +9,6 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from unstale.bfloat16 import ensure_bfloat16
-from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
 from unstale.integrity import read_object
 from unstale.training.algorithm1 import FreshNegativesLoss
@@ -62,12 +61,11 @@ class KeepFresh(TrainerCallback):
     ) -> None:
         """Begin, or go on from the checkpoint that the trainer loaded."""
         self.steps.every = self.meter_steps or max(1, state.max_steps // 10)
-        for module in self.loss.miner.modules():
-            if self.fade and isinstance(module, ResidualMemory):
-                module.fade = max(1, state.max_steps)
+        if self.fade:
+            self.loss.miner.expect(state.max_steps)
         self._check_optimizer()
         if self.planned not in (None, state.max_steps):
-            rule = "its schedule is of the run's whole length"
+            rule = "give FreshNegatives the trainer's number of steps, for its refresh schedule"
             raise InputError(f"steps={self.planned}, but the run has {state.max_steps}: {rule}")
         self._forget()
         if state.global_step:

@@ -34,14 +34,14 @@ from unstale.miners.strategy import find_strategy
 from unstale.settings import CheckpointSettings
 from unstale.training.card import card_settings
 from unstale.training.job import make_loss
-from unstale.training.own_weights import NAMES, own_weights
+from unstale.training.own_weights import OWN_WEIGHTS, own_weights
 from unstale.training.prepare import prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings, default_batch
 
 _LOG = logging.getLogger(__name__)
 # What the trainer's own arguments decide in a script.
-_TRAINERS = {f.name for f in fields(CheckpointSettings)}
-_TRAINERS |= {"batch_size", "learning_rate", "trainer", "eval_split", "eval_steps"}
+_SET_BY_TRAINER = {f.name for f in fields(CheckpointSettings)}
+_SET_BY_TRAINER |= {"batch_size", "learning_rate", "trainer", "eval_split", "eval_steps"}
 
 
 @final
@@ -81,7 +81,7 @@ class FreshNegatives:
         progress: bool = True,
         **changes: Any,  # noqa: ANN401 - settings by name
     ) -> None:
-        for name in sorted(_TRAINERS & changes.keys()):
+        for name in sorted(_SET_BY_TRAINER & changes.keys()):
             raise InputError(f"{name}: the trainer decides it; set it in its own arguments")
         chosen = changed(settings, changes)
         strategy = find_strategy(chosen.strategy)
@@ -104,10 +104,9 @@ class FreshNegatives:
             filters=chosen.filters, given=given, progress=progress,
         )  # fmt: skip
         algorithm = make_loss(model, checked, prepared, Positives(data, ["train"]))
-        algorithm.about = card_settings(chosen) | {
-            "corpus": data.name,
-            "targets": len(data.targets),
-        }
+        left_out = _SET_BY_TRAINER if steps else {"steps", *_SET_BY_TRAINER}
+        algorithm.about = card_settings(checked, left_out)
+        algorithm.about |= {"corpus": data.name, "targets": len(data.targets)}
         self.loss = ScriptLoss(algorithm)
         self.dataset = training_rows(data, roles.query)
         self.tasks: dict[str, Task] = dict.fromkeys(roles.texts, "document")
@@ -122,8 +121,8 @@ class FreshNegatives:
         """Teach a trainer that its loss owns weights, and how queries are encoded; return it."""
         check_wrapping(trainer, self.loss)
         if self.own_weights:
-            told: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
-            trainer.args.learning_rate_mapping = {NAMES: self.corrector_lr} | told
+            given: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
+            trainer.args.learning_rate_mapping = {OWN_WEIGHTS: self.corrector_lr} | given
         route(trainer, self.tasks)
         callback = KeepFresh(
             trainer, self.loss.algorithm, self._meter, self._meter_steps,

@@ -22,8 +22,8 @@ class ScriptLoss(nn.Module):
 
     def __init__(self, algorithm: FreshNegativesLoss) -> None:
         super().__init__()
+        self.model = algorithm.model  # first, so that its weights keep their names for a trainer
         self.algorithm = algorithm
-        self.model = algorithm.model  # a trainer asks its loss for it
         self.attached = False
 
     def forward(

@@ -19,7 +19,7 @@ from unstale.evaluation.metrics import measure
 from unstale.migration.embed import EmbeddedTargets, EmbedPicked
 from unstale.migration.index import Known, index_chunks
 from unstale.migration.learn import Learned, learn
-from unstale.migration.queries import Asked
+from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked, choose, most, retrieval_scores
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import StaleVectors
@@ -96,7 +96,7 @@ class Fitting:
 
     source: StaleVectors
     embed: EmbedPicked
-    asked: Asked
+    asked: AskedQueries
     settings: MigrateSettings
     given: Learned | None = None
 

@@ -20,7 +20,7 @@ from unstale.migration.settings import MigrateSettings
 _LOG = logging.getLogger(__name__)
 
 
-class Asked(NamedTuple):
+class AskedQueries(NamedTuple):
     """Fresh query vectors: some may choose and teach, others only judge."""
 
     guide: Float[Tensor, "g e"] | None
@@ -37,13 +37,13 @@ class Parted(NamedTuple):
     qrels: Qrels | None
     split: str | None
 
-    def embed(self, model: SentenceTransformer, dataset: RetrievalDataset) -> Asked:
+    def embed(self, model: SentenceTransformer, dataset: RetrievalDataset) -> AskedQueries:
         """Embed the queries with the new encoder."""
         guide, check = (
             embed_queries(model, dataset.queries.take(rows)) if len(rows) else None
             for rows in (self.guide, self.check)
         )
-        return Asked(guide, check, self.qrels, self.check)
+        return AskedQueries(guide, check, self.qrels, self.check)
 
 
 def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted:

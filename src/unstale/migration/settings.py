@@ -3,16 +3,15 @@
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from unstale.declare import check_bounds, flag, setting
+from unstale.declare import check_bounds, setting
 from unstale.errors import InputError
 from unstale.settings import LossName
 
 _LOG = logging.getLogger(__name__)
 TargetSampling = Literal["uniform", "queries"]
 Method = Literal["auto", "mlp", "linear", "procrustes"]
-_CHOICES = {"sampling": TargetSampling, "method": Method, "loss": LossName}
 FRACTION = 0.05  # of the targets, unless the settings say how many
 LEAST_HELD_OUT = 20
 
@@ -82,7 +81,6 @@ class MigrateSettings:
             (500, 100)
         """
         check_bounds(self)
-        self._check_choices()
         self._check_together(run=run)
         if not 1 <= self.k < rows:
             rule = f"from 1 to {rows - 1}, fewer than the targets"
@@ -96,12 +94,6 @@ class MigrateSettings:
             size = round(fraction * rows) if self.count is None else self.count
             check_size(size, rows, dim)
         return size, self._re_embedded(rows, size)
-
-    def _check_choices(self) -> None:
-        for name, kind in _CHOICES.items():
-            known, given = get_args(kind), vars(self)[name]
-            if given not in known:
-                raise InputError(f"{flag(name)} must be one of {', '.join(known)}, not {given!r}")
 
     def _check_together(self, *, run: bool) -> None:
         given = {"fraction": self.fraction, "count": self.count, "seconds": self.seconds}

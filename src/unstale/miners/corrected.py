@@ -107,6 +107,11 @@ class Corrected(Miner):
         if self.fallback:
             self.trusted.fill_(not worse)
 
+    def expect(self, steps: int) -> None:
+        """Let residuals fade over the length of the run."""
+        if self.memory is not None:
+            self.memory.fade = max(1, steps)
+
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]

@@ -8,6 +8,7 @@ STRATEGY = replace(
     CORRECTED,
     name="corrected-mse",
     negatives_from="the same as corrected, with the corrector trained by mean-squared error",
+    reads=tuple(n for n in CORRECTED.reads if n not in ("corrector_loss", "corrector_anchor")),
     fixed={"corrector_loss": "mse"},
     rag=False,
     planned=False,

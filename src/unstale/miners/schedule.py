@@ -22,7 +22,7 @@ class Schedule:
     """
 
     def __init__(self, ranges: list[tuple[int, int, int, int]]) -> None:
-        self._ranges = ranges  # (start, end, refreshes, per): so many for so many steps
+        self._ranges = ranges  # (start, end, refreshes, in how many steps)
 
     @classmethod
     def evenly(cls, refreshes: int, steps: int) -> "Schedule":

@@ -36,7 +36,7 @@ class Uniform(Miner):
             raise InputError(f"cannot draw {k} of {self.targets} targets")
         # The scheme depends on k and N alone, so that a query draws alike in any company; and the
         # first k good draws of a longer sequence are those of a shorter one.
-        if self.targets <= 16 * k + 256:  # so many of so few: rank every target by its number
+        if self.targets <= 16 * k + 256:  # a large share of few: rank every target by its number
             everything = torch.arange(self.targets, device=queries.rows.device)
             rows = self._bits(queries, everything).argsort(dim=1)
             chosen, enough = _distinct(rows, queries.positives, k)
@@ -52,7 +52,9 @@ class Uniform(Miner):
             if enough:
                 return chosen
             if draws > 64 * self.targets:
-                raise InputError(f"cannot draw {k} targets for a query that has so many positives")
+                raise InputError(
+                    f"cannot draw {k} targets for a query: too few are not its positives"
+                )
             draws *= 2
 
     def _bits(self, queries: Queries, rows: Int[Tensor, " n"]) -> Int[Tensor, "b n"]:
@@ -62,7 +64,7 @@ class Uniform(Miner):
 def _distinct(
     rows: Int[Tensor, "b n"], positives: Int[Tensor, "b p"], k: int
 ) -> tuple[Int[Tensor, "b k"], bool]:
-    """Keep the first k of each row that are neither repeated nor positive, if there are so many."""
+    """Keep the first k of each row that are neither repeated nor positive, if there are k."""
     ordered, order = rows.sort(dim=1, stable=True)
     again = torch.zeros_like(rows, dtype=torch.bool)
     again.scatter_(1, order[:, 1:], ordered[:, 1:] == ordered[:, :-1])

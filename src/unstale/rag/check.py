@@ -1,7 +1,6 @@
 """Refuse a run of Algorithm 2 that cannot work, before any long work."""
 
 from dataclasses import replace
-from typing import get_args
 
 from sentence_transformers import SentenceTransformer
 
@@ -11,8 +10,7 @@ from unstale.errors import InputError
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy, strategies
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.rag.settings import Fusion, Likelihood, RagSettings
-from unstale.settings import Sampling
+from unstale.rag.settings import RagSettings
 from unstale.training.settings import Checked, check_buffer, check_mining, chosen_rate
 
 
@@ -53,13 +51,6 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
-    for name, choice, choices in (
-        ("--fusion", settings.fusion, get_args(Fusion)),
-        ("--likelihood", settings.likelihood, get_args(Likelihood)),
-        ("--sampling", settings.sampling, get_args(Sampling)),
-    ):
-        if choice not in choices:
-            raise InputError(f"{name} must be one of {', '.join(choices)}, got {choice!r}")
     limits = {"--reader-max-length": (reader.max_length, 2)}
     limits["--answer-length"] = (reader.answer_length, 1)
     for name, (value, least) in limits.items():

@@ -44,7 +44,7 @@ class RagEvaluator:
         k: Targets that the reader sees; 0 for none.
         fusion: How the reader joins them.
         scale: The paper's beta.
-        most: Measure on so many questions at most, drawn once; 0 for all.
+        most: The largest number of questions to measure on, drawn once; 0 is all.
         progress: Show bars.
     """
 

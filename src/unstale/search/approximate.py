@@ -77,7 +77,7 @@ class Approximate(Search):
     def find(self, asked: Asked, k: int) -> TopK:
         """Scan, rescore what is in doubt, and learn from what that measures."""
         check_k(k, len(self.buffer))
-        scan = self.prepare(asked, k)
+        scan = self.plan_scan(asked, k)
         fetched = add_late(self._scan(scan), asked.added)
         left = max(k, fetched.best.rows.shape[1] - asked.width)
         fetched = fetched._replace(best=asked.allowed(fetched.best, left))
@@ -90,7 +90,7 @@ class Approximate(Search):
         self._learn(scan, rescored, audited)
         return rescored.best
 
-    def prepare(self, asked: Asked, k: int) -> Scan:
+    def plan_scan(self, asked: Asked, k: int) -> Scan:
         """Linearise h into the queries, and decide how deep to scan."""
         queries, added = asked.queries, asked.added
         n, needed = len(self.buffer), k + asked.width

@@ -82,11 +82,11 @@ class FreshNegativesLoss(nn.Module):
         """Run one step up to its two losses; labels are the rows of queries and positives."""
         # Sample training data (x, y) ~ X: the trainer did; f(x) is encoded anew at every step.
         query_rows, label = labels.T.contiguous()
-        self.record.batch = query_rows.tolist()
+        self.record.begin_batch(query_rows, self.scale.value())
         f = encode_queries(self.model, features[0], self.encoding)  # (b, d)
         self.record.check_finite("query embeddings", f)
         known = torch.from_numpy(self.positives(query_rows.cpu().numpy())).to(label.device)
-        queries = Queries(f.detach(), query_rows, known, self.record.step, self.scale.value())
+        queries = Queries(f.detach(), query_rows, known, self.record.step, self.record.scale)
 
         # Compute h(g'(y)) for all y, set S using exp(scale f(x).h(g'(y))) via top-k, and include
         # the supervised label.

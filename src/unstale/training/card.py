@@ -1,5 +1,6 @@
 """What the model card that sentence-transformers writes says of a training with `unstale`."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -9,7 +10,9 @@ from sentence_transformers.base.model_card import generate_model_card
 
 from unstale.files import atomic_file
 from unstale.miners.miner import Freshness
-from unstale.settings import Filters, JobSettings
+from unstale.miners.strategy import strategies
+from unstale.settings import Filters
+from unstale.training.settings import Checked
 
 CITATION = """
 @inproceedings{monath2024fresh,
@@ -25,7 +28,7 @@ CITATION = """
 
 @final
 @dataclass(frozen=True, eq=False)
-class Table:
+class CardTable:
     """A table of metrics on the card, which takes it for an evaluator's.
 
     Args:
@@ -38,34 +41,33 @@ class Table:
     primary_metric: None = None
 
 
-def card_settings(settings: JobSettings) -> dict[str, Any]:
-    """Return the settings that a model card shows: all but those of one machine."""
-    return {
-        name: value
-        for declared in fields(settings)
-        if not declared.metadata.get("local")
-        for name, value in _flat(declared.name, getattr(settings, declared.name))
-        if value is not None
-    }
-
-
-def _flat(name: str, value: object) -> list[tuple[str, object]]:
-    """Spread a section, such as the filters, into its own settings."""
-    if not isinstance(value, Filters):
-        return [(name, value)]
-    return [] if value.idle else list(asdict(value).items())
+def card_settings(checked: Checked[Any], left_out: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings that a model card shows: those that the run used, with their values."""
+    others = {name for strategy in strategies().values() for name in strategy.reads}
+    unused = others - set(checked.strategy.reads) | set(left_out)
+    shown: dict[str, Any] = {}
+    for declared in fields(checked.settings):
+        value = getattr(checked.settings, declared.name)
+        if isinstance(value, Filters):
+            shown |= {} if value.idle else asdict(value)
+        elif not declared.metadata.get("local"):
+            shown[declared.name] = value
+    shown |= {f"{kind}_negatives": count for kind, count in checked.counts._asdict().items()}
+    shown |= {"batch_size": checked.batch_size, "learning_rate": checked.learning_rate}
+    shown |= {"scale": checked.scale}
+    return {name: v for name, v in shown.items() if name not in unused and v is not None}
 
 
 def show_results(model: SentenceTransformer, data: str, metrics: dict[str, float]) -> None:
     """Put a model's metrics on its card."""
-    _put(model, Table("Retrieval, by unstale", data), metrics)
+    _put(model, CardTable("Retrieval, by unstale", data), metrics)
 
 
 def show_freshness(model: SentenceTransformer, data: str, readings: list[Freshness]) -> None:
     """Put the last reading of the meter on a model's card; nothing if there is none."""
     if readings:
         last = {k.removeprefix("freshness/"): v for k, v in readings[-1].logs().items()}
-        table = Table(f"Freshness of the negatives at step {readings[-1].step}", data)
+        table = CardTable(f"Freshness of the negatives at step {readings[-1].step}", data)
         _put(model, table, last)
 
 
@@ -90,8 +92,10 @@ def write_card(
         file.write_text(generate_model_card(model), "utf-8")
 
 
-def _put(model: SentenceTransformer, table: Table, metrics: dict[str, float]) -> None:
+def _put(model: SentenceTransformer, table: CardTable, metrics: dict[str, float]) -> None:
     shown: dict[Any, Any] = model.model_card_data.eval_results_dict or {}
-    for old in [t for t in shown if isinstance(t, Table) and t.description == table.description]:
+    for old in [
+        t for t in shown if isinstance(t, CardTable) and t.description == table.description
+    ]:
         del shown[old]
     model.model_card_data.set_evaluation_metrics(table, metrics)  # type: ignore[arg-type]

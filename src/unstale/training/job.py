@@ -71,7 +71,7 @@ def train_checked(
 
     positives = Positives(dataset, ["train"])
     loss = make_loss(model, checked, prepared, positives)
-    loss.about = card_settings(settings) | {"corpus": dataset.name, "targets": len(dataset.targets)}
+    loss.about = card_settings(checked) | {"corpus": dataset.name, "targets": len(dataset.targets)}
     arguments = _arguments(model, loss, checked, output, progress=progress)
     rows, keep = training_rows(dataset), settings.keep_checkpoints
     trainer = FreshTrainer(model, arguments, rows, loss, keep)

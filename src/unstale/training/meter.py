@@ -57,7 +57,12 @@ class Meter:
 
     @torch.no_grad()
     def read(
-        self, model: SentenceTransformer, miner: Miner, step: int, mined_at: int
+        self,
+        model: SentenceTransformer,
+        miner: Miner,
+        step: int,
+        mined_at: int,
+        scale: float | None = None,
     ) -> Freshness | None:
         """Compare the miner's view of the probe with the encoder's; None if it caches nothing.
 
@@ -66,16 +71,18 @@ class Meter:
             miner: Whose view to compare.
             step: Completed steps, for the record.
             mined_at: The step at which the miner last chose targets.
+            scale: The paper's beta now, if it is learnt.
         """
         view = miner.view(torch.from_numpy(self.rows).to(model.device), mined_at)
         if view is None:
             return None
         queries = embed_queries(model, self.texts)
         true = embed_targets(model, self._tokens, self.rows)
-        stale = self._compare(queries, true, view.stale.cpu())
+        scale = scale or self.scale
+        stale = self._compare(queries, true, view.stale.cpu(), scale)
         corrected: tuple[float | None, ...] = (None, None, None)
         if view.corrected is not None:
-            corrected = self._compare(queries, true, view.corrected.cpu())
+            corrected = self._compare(queries, true, view.corrected.cpu(), scale)
         values = [v for pair in zip(stale, corrected, strict=True) for v in pair]
         return Freshness(step, *values)  # type: ignore[arg-type]
 
@@ -84,11 +91,12 @@ class Meter:
         queries: Float[Tensor, "q d"],
         true: Float[Tensor, "n d"],
         cached: Float[Tensor, "n d"],
+        scale: float,
     ) -> tuple[float, float, float]:
         cosine = functional.cosine_similarity(true, cached).mean()
         scores, guess = queries @ true.T, queries @ cached.T
-        log_p = torch.log_softmax(self.scale * scores, dim=1)
-        log_q = torch.log_softmax(self.scale * guess, dim=1)
+        log_p = torch.log_softmax(scale * scores, dim=1)
+        log_q = torch.log_softmax(scale * guess, dim=1)
         kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
         best, found = scores.topk(self.k).indices, guess.topk(self.k).indices
         overlap = (best[:, :, None] == found[:, None, :]).any(dim=2).float().mean()

@@ -14,7 +14,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.record import RunRecord
 from unstale.training.state import load_miner, save_miner
 
-NAMES = r"(^|^algorithm\.)(miner|scale)\."  # for `learning_rate_mapping`
+OWN_WEIGHTS = r"(^|^algorithm\.)(miner|scale)\."  # for `learning_rate_mapping`
 
 
 def own_weights(loss: FreshNegativesLoss) -> list[nn.Parameter]:

@@ -19,6 +19,7 @@ from transformers import set_seed
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import open_or_embed
 from unstale.buffer.sharded import Buffer, load
+from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.distributed import first_alone, world
@@ -110,9 +111,11 @@ def prepare(
         given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
         given_count=given,
     )
-    made_of = None
-    if buffer is not None:
-        made_of = digest(read_manifest(where)["shards"] if where else checked.made_by)
+    buffer_digest = None
+    if output is None:  # a script may keep its buffer in a folder, or not
+        buffer_digest = digest(checked.made_by)
+    elif buffer is not None and where is not None:
+        buffer_digest = digest(read_manifest(where)["shards"])
     return Prepared(
         tokens=tokens,
         buffer=buffer,
@@ -120,7 +123,7 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=_meter(dataset, trained, tokens, checked),
-        identity=identity(dataset, trained, made_of, search),
+        identity=identity(dataset, trained, buffer_digest, search),
         clock=clock,
     )
 
@@ -140,7 +143,8 @@ def _embed(
             model, tokens, checked.made_by, reused, folder, settings.dtype, progress=progress
         )
     with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
-        return TargetBuffer([embed_targets(model, tokens, np.arange(count), progress=bar)]), count
+        vectors = embed_targets(model, tokens, np.arange(count), progress=bar)
+        return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
 
 
 def choose_search(

@@ -54,7 +54,7 @@ class Stopwatch:
         """Return the seconds of each part and the total, over all sessions so far."""
         return {**self._parts, "total": self._earlier + time.perf_counter() - self._began}
 
-    def go_on(self, earlier: Mapping[str, float]) -> None:
+    def resume(self, earlier: Mapping[str, float]) -> None:
         """Add what earlier sessions read."""
         for part, seconds in earlier.items():
             if part == "total":
@@ -97,6 +97,7 @@ class RunRecord:
 
     step: int = 0  # completed optimizer steps
     batch: list[int] = field(default_factory=list)  # rows of the queries of the step
+    scale: float = 0.0  # the paper's beta at that step
     identity: Identity = field(default_factory=dict)  # what the run is made of
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
@@ -104,6 +105,10 @@ class RunRecord:
     search: list[dict[str, float]] = field(default_factory=list)  # step, what an inexact one says
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
     clock: Stopwatch = field(default_factory=Stopwatch)
+
+    def begin_batch(self, queries: Int[Tensor, " b"], scale: float) -> None:
+        """Note the queries of a step, to be named if it fails, and the scale of its softmax."""
+        self.batch, self.scale = queries.tolist(), scale
 
     def check_finite(
         self, what: str, values: Float[Tensor, "n ..."], rows: Int[Tensor, " n"] | None = None

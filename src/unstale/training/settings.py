@@ -1,6 +1,6 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Generic, TypeVar, final
@@ -21,7 +21,7 @@ from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
-from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy, strategies
+from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
 from unstale.settings import JobSettings, MiningSettings, TrainSections
 from unstale.training.objectives import nested_dims
 
@@ -61,7 +61,7 @@ class TrainSettings(TrainSections):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(settings.matryoshka_dims, dimension(model))
         counts = settings.counts(strategy)
-        _check_counts(settings, counts, targets)
+        _check_counts(settings, strategy, counts, targets)
         settings.filters.check(counts.hard + counts.free)
         check_filters(strategy, settings.filters, cross_encoder=bool(settings.cross_encoder))
         if strategy.freezes_targets:
@@ -148,19 +148,22 @@ def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerpr
         raise InputError(f"{where}: {rule}")
 
 
-def without_effect(settings: MiningSettings, names: Sequence[str]) -> list[str]:
-    """Say which settings none of some strategies reads, though they are not at their default."""
-    known = strategies()
-    read = {name for strategy in names for name in known[strategy].reads}
-    chosen = " and ".join(names)
-    said = []
+def without_effect(
+    settings: MiningSettings, chosen: Mapping[str, Strategy], known: Mapping[str, Strategy]
+) -> list[str]:
+    """Say which settings none of the chosen strategies reads, though they were changed."""
+    read = {name for strategy in chosen.values() for name in strategy.reads}
+    if isinstance(settings, TrainSections) and settings.learn_scale:
+        read.add("corrector_lr")  # the learnt scale trains at that rate
+    usual, said = TrainSections(), []
     for declared in fields(settings):
-        readers = [s.name for s in known.values() if declared.name in s.reads]
-        if not readers or declared.name in read:
-            continue
-        if getattr(settings, declared.name) != declared.default:
-            who = ", ".join(readers)
-            said.append(f"{flag(declared.name)} has no effect with {chosen}; it is read by {who}")
+        name, value = declared.name, getattr(settings, declared.name)
+        readers = [own for own, strategy in known.items() if name in strategy.reads]
+        # A comparison has the defaults of a training, with a reader too.
+        unchanged = value == declared.default or value == getattr(usual, name, value)
+        if readers and name not in read and not unchanged:
+            who = f"it is read by {', '.join(readers)}"
+            said.append(f"{flag(name)} has no effect with {' and '.join(chosen)}; {who}")
     return said
 
 
@@ -181,8 +184,9 @@ def _is_static(model: SentenceTransformer) -> bool:
     return any(isinstance(m, StaticEmbedding) for m in model.modules())
 
 
-def _check_counts(settings: TrainSettings, counts: NegativeCounts, targets: int) -> None:
-    strategy = find_strategy(settings.strategy)
+def _check_counts(
+    settings: TrainSettings, strategy: Strategy, counts: NegativeCounts, targets: int
+) -> None:
     if counts.free and not strategy.views_all:
         rule = "it keeps no embedding of every target"
         raise InputError(f"{strategy.name} cannot have free negatives: {rule}")

@@ -87,7 +87,7 @@ def load_miner(
     record.curve = state["curve"]
     record.search = state.get("search", [])
     record.parts = state.get("parts", {})
-    record.clock.go_on(state.get("clock", {}))
+    record.clock.resume(state.get("clock", {}))
 
 
 def _own_file() -> str:

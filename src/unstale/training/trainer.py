@@ -28,7 +28,7 @@ from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.checkpoints import PendingCheckpoint
 from unstale.training.own_weights import (
-    NAMES,
+    OWN_WEIGHTS,
     check_gradients,
     clip_own,
     load_own,
@@ -119,7 +119,7 @@ def miner_arguments(
     if prompt := prompt_of(model, "query"):
         arguments["prompts"] = {"query": prompt}
     if own_weights(loss):
-        arguments["learning_rate_mapping"] = {NAMES: corrector_lr}
+        arguments["learning_rate_mapping"] = {OWN_WEIGHTS: corrector_lr}
     return arguments
 
 
