@@ -78,7 +78,7 @@ class NegativeSettings:
     share_candidates: bool = True
     mini_batch_size: int = setting(0, least=0)
     matryoshka_dims: Sequence[int] = ()
-    learn_scale: bool = False
+    learn_scale: bool = setting(False, reads=("corrector_lr",))
 
 
 @dataclass(frozen=True)

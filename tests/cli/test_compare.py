@@ -163,8 +163,9 @@ def test_each_way_to_say_when_to_refresh() -> None:
 def test_one_refresh_trains_nothing(
     strategy: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn(TrainSettings(refreshes=1, steps=5), [find_strategy(strategy)])
+    warn(TrainSettings(refreshes=1, steps=5), {strategy: find_strategy(strategy)}, strategies())
     assert ("after the last step" in caplog.text) == warned
     caplog.clear()
-    warn(TrainSettings(refreshes=1, refresh_every=2, steps=5), [find_strategy("exhaustive")])
+    every = TrainSettings(refreshes=1, refresh_every=2, steps=5)
+    warn(every, {"exhaustive": find_strategy("exhaustive")}, strategies())
     assert not caplog.text

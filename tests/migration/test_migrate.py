@@ -44,7 +44,7 @@ def test_an_output_in_use_is_refused_and_a_migration_resumed(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("sampling", "all", "--sampling must be one of uniform, queries, not 'all'"),
+        ("sampling", "all", "--sampling must be one of uniform, queries, got 'all'"),
         ("method", "all", "--method must be one of auto, mlp, linear, procrustes"),
         ("loss", "all", "--loss must be one of ce, mse"),
         ("scale", float("inf"), "--scale must be at most .*, got inf"),

@@ -101,15 +101,24 @@ def test_a_strategy_fixes_what_it_always_has(
         assert {*strategy.fixed, *strategy.reads} <= known, strategy.name
 
 
+def unread(settings: TrainSettings, *names: str) -> list[str]:
+    known = strategies()
+    return without_effect(settings, {name: known[name] for name in names}, known)
+
+
 def test_what_has_no_effect_is_said() -> None:
     chosen = TrainSettings(corrector_hidden=24, rank=3, steps=9, sampling="gumbel")
-    hidden, rank = without_effect(chosen, ["stale"])
+    hidden, rank = unread(chosen, "stale")
     assert hidden.startswith("--corrector-hidden has no effect with stale; it is read by correct")
     assert rank == "--rank has no effect with stale; it is read by dynnibal"
-    (rank,) = without_effect(chosen, ["stale", "corrected"])
+    (rank,) = unread(chosen, "stale", "corrected")
     assert rank.startswith("--rank has no effect with stale and corrected")
-    assert not without_effect(chosen, ["corrected", "dynnibal"])
-    assert not without_effect(TrainSettings(), list(strategies()))
+    assert not unread(chosen, "corrected", "dynnibal")
+    assert not unread(TrainSettings(), *strategies())
+    learnt = TrainSettings(learn_scale=True, corrector_lr=0.01)
+    assert not unread(learnt, "stale")  # the scale trains at that rate
+    (loss,) = unread(TrainSettings(corrector_loss="ce", corrector_anchor=3.0), "corrected-mse")
+    assert loss.startswith("--corrector-anchor has no effect with corrected-mse")
 
 
 def test_a_command_says_what_has_no_effect(

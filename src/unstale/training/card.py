@@ -43,11 +43,12 @@ class CardTable:
 
 def card_settings(checked: Checked[Any], left_out: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a model card shows: those that the run used, with their values."""
+    settings = checked.settings
     others = {name for strategy in strategies().values() for name in strategy.reads}
     unused = others - set(checked.strategy.reads) | set(left_out)
     shown: dict[str, Any] = {}
-    for declared in fields(checked.settings):
-        value = getattr(checked.settings, declared.name)
+    for declared in fields(settings):
+        value = getattr(settings, declared.name)
         if isinstance(value, Filters):
             shown |= {} if value.idle else asdict(value)
         elif not declared.metadata.get("local"):

@@ -153,14 +153,14 @@ def without_effect(
 ) -> list[str]:
     """Say which settings none of the chosen strategies reads, though they were changed."""
     read = {name for strategy in chosen.values() for name in strategy.reads}
-    if isinstance(settings, TrainSections) and settings.learn_scale:
-        read.add("corrector_lr")  # the learnt scale trains at that rate
-    usual, said = TrainSections(), []
+    for declared in fields(settings):
+        read |= set(declared.metadata.get("reads", ()) if getattr(settings, declared.name) else ())
+    usual, said = vars(TrainSections()), []
     for declared in fields(settings):
         name, value = declared.name, getattr(settings, declared.name)
         readers = [own for own, strategy in known.items() if name in strategy.reads]
         # A comparison has the defaults of a training, with a reader too.
-        unchanged = value == declared.default or value == getattr(usual, name, value)
+        unchanged = value == declared.default or value == usual.get(name, value)
         if readers and name not in read and not unchanged:
             who = f"it is read by {', '.join(readers)}"
             said.append(f"{flag(name)} has no effect with {' and '.join(chosen)}; {who}")
