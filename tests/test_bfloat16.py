@@ -151,6 +151,7 @@ def test_in_python_the_error_names_the_variable_for_torch_is_loaded(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("probe", "outcome", "limit"),
     [(DIES_OF_AMX, "1 passed", LIMIT), (DIES, "leave out bf16", None)],

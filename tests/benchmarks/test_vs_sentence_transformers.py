@@ -34,6 +34,7 @@ def words(beir: Path, bert_folder: Path, tmp_path: Path) -> list[str]:
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
+@pytest.mark.slow
 def test_every_method_twice_and_the_rest_after_an_interruption(
     script, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ def pairs(n: int, d: int, e: int, noise: float) -> tuple[torch.Tensor, torch.Ten
 
 
 def test_an_affine_map_is_recovered_and_its_bias_is_not_penalised() -> None:
-    stale, fresh = pairs(60, 5, 7, gumbel_seed=0.0)
+    stale, fresh = pairs(60, 5, 7, noise=0.0)
     torch.testing.assert_close(least_squares(stale, fresh, ridge=0.0)(stale), fresh)
     # An endless ridge leaves only the bias: the mean of the fresh vectors for every target.
     flat = least_squares(stale, fresh, ridge=1e12)(stale)
@@ -24,7 +24,7 @@ def test_an_affine_map_is_recovered_and_its_bias_is_not_penalised() -> None:
 def test_the_ridge_chosen_is_the_best_by_refitting_without_each_pair(
     shape: tuple[int, int, int],
 ) -> None:
-    stale, fresh = pairs(*shape, gumbel_seed=1.0)
+    stale, fresh = pairs(*shape, noise=1.0)
     n, d, _ = shape
 
     def refitted(penalty: float) -> float:

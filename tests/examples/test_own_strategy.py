@@ -64,6 +64,7 @@ def test_a_script_trains_with_it(
     assert all(example.stale for example in result.examples)
 
 
+@pytest.mark.slow
 def test_the_command_line_knows_what_a_package_announces(
     beir: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
