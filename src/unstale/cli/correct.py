@@ -3,15 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from unstale.cli.config import place_of, save_config
+from unstale.cli.config import place_of
 from unstale.cli.encoder import open_encoder
 from unstale.cli.finished import run_corrector, run_parts
 from unstale.cli.options_correct import CorrectFlags
-from unstale.cli.output import is_finished, open_output
+from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
-from unstale.integrity import seal
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table
@@ -24,25 +23,25 @@ CURVE = "curve.svg"
 def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
     chosen = _with_run(chosen)
-    if is_finished("correct", chosen):
-        return
-    _open(chosen, dry=True)
-    if not chosen.vectors:
-        raise InputError("--vectors is required: the old vectors, or --run for a training run")
-    source = open_vectors(Path(chosen.vectors))
-    dataset = load_dataset(chosen.data, judged=False)
-    corrector = run_corrector(chosen.run, source.dim) if chosen.run else None
-    migration = Migration(
-        source, dataset, lambda: open_encoder(chosen), chosen, corrector, resume=chosen.resume
-    )
-    output = _open(chosen)
-    save_config(output, "correct", chosen)
-    done = migration.run(output)
-    write_json(output / RESULTS, done.results)
-    if curve := done.results["curve"]:
-        with atomic_file(output / CURVE) as temporary:
-            temporary.write_text(curve_svg(curve), "utf-8")
-    seal(output)
+    _check_output(chosen)
+    with run_folder("correct", chosen) as folder:
+        if folder.finished:
+            return
+        if not chosen.vectors:
+            raise InputError("--vectors is required: the old vectors, or --run for a training run")
+        source = open_vectors(Path(chosen.vectors))
+        dataset = load_dataset(chosen.data, judged=False)
+        corrector = run_corrector(chosen.run, source.dim) if chosen.run else None
+        migration = Migration(
+            source, dataset, lambda: open_encoder(chosen), chosen, corrector, resume=chosen.resume
+        )
+        output = folder.begin()
+        done = migration.run(output)
+        write_json(output / RESULTS, done.results)
+        if curve := done.results["curve"]:
+            with atomic_file(output / CURVE) as temporary:
+                temporary.write_text(curve_svg(curve), "utf-8")
+        folder.seal()
     _show(done)
     print(f"vectors: {done.path}\nresults: {output / RESULTS}")
 
@@ -73,8 +72,7 @@ def _with_run(chosen: CorrectFlags) -> CorrectFlags:
     return replace(chosen, data=parts.data, model=parts.model, vectors=vectors)
 
 
-def _open(chosen: CorrectFlags, *, dry: bool = False) -> Path:
-    for read in filter(None, (chosen.vectors, chosen.data)):
+def _check_output(chosen: CorrectFlags) -> None:
+    for read in filter(None, (chosen.vectors, chosen.data)) if chosen.output else ():
         if Path(chosen.output).resolve().is_relative_to(place_of(read).resolve()):
             raise InputError(f"--output {chosen.output} lies in {read}, which is only read")
-    return open_output(chosen, dry=dry)

@@ -62,9 +62,9 @@ class RunFolder:
         self.begun = False
         self._command = command
         self._chosen = chosen
-        self.finished = is_finished(command, chosen)  # which prints it
+        self.finished = _is_finished(command, chosen)  # which prints it
         if not self.finished:
-            open_output(chosen, dry=True)
+            _open_output(chosen, dry=True)
 
     def begin(self, chosen: OutputFlags | None = None) -> Path:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path.
@@ -72,7 +72,7 @@ class RunFolder:
         `chosen` are the flags to save, if some were settled since the checks.
         """
         if rank() == 0:
-            open_output(self._chosen)
+            _open_output(self._chosen)
             save_config(self.path, self._command, chosen or self._chosen)
         self.begun = True
         barrier()
@@ -81,9 +81,14 @@ class RunFolder:
     def finish(
         self, data: Mapping[str, Any], runs: Sequence[RunResult], **more: Mapping[str, Any]
     ) -> None:
-        """Write results.json, then the seal: a folder that has it is finished."""
+        """Write results.json, then the seal."""
         if rank() == 0:
             write_results(self.path, data, runs, **more)
+        self.seal()
+
+    def seal(self) -> None:
+        """List every file with its checksum: a folder that has such a list is finished."""
+        if rank() == 0:
             seal(self.path)
 
     @contextmanager
@@ -98,7 +103,7 @@ class RunFolder:
             save_config(folder, self._command, self._chosen)
 
 
-def open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
+def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     """Return the folder to write to, made if need be; refuse one that holds something else.
 
     `dry` only checks, so that a command can refuse before long work and touch nothing.
@@ -133,7 +138,7 @@ def open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     return folder
 
 
-def is_finished(command: str, chosen: OutputFlags) -> bool:
+def _is_finished(command: str, chosen: OutputFlags) -> bool:
     """Tell, and say, that a run has nothing left to resume.
 
     A finished comparison may be given more to compare. A run that lost files since is resumed.
