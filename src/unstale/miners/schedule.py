@@ -17,8 +17,8 @@ class Schedule:
         >>> [s for s in range(1, 2000) if paper.due(s)], paper.count(40_000)
         ([500, 1000, 1500], 80)
         >>> atlas = Schedule.parse("0-1000:500,1000-10000:3000")
-        >>> [s for s in range(1, 10_001) if atlas.due(s)]
-        [500, 1000, 4000, 7000, 10000]
+        >>> [s for s in range(1, 10_001) if atlas.due(s)] == [500, 1000, 4000, 7000, 10000]
+        True
     """
 
     def __init__(self, ranges: list[tuple[int, int, int, int]]) -> None:
@@ -36,8 +36,8 @@ class Schedule:
         """Refresh whenever another `interval` steps of a run are completed.
 
         Example:
-            >>> [s for s in range(1, 11) if Schedule.every(4, steps=10).due(s)]
-            [4, 8]
+            >>> [s for s in range(1, 11) if Schedule.every(4, steps=10).due(s)] == [4, 8]
+            True
         """
         return cls([(0, steps, 1, interval)])
 
