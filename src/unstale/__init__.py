@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from unstale.migration.job import migrate
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
+    from unstale.rag.load import load_questions
+    from unstale.rag.reader import load_reader
     from unstale.rag.settings import RagSettings
+    from unstale.rag.tiny_reader import tiny_reader
     from unstale.results import RunResult
     from unstale.settings import Filters
     from unstale.training.job import train
@@ -37,10 +40,13 @@ __all__ = [
     "__version__",
     "load_dataset",
     "load_encoder",
+    "load_questions",
+    "load_reader",
     "losses",
     "migrate",
     "miners",
     "search",
+    "tiny_reader",
     "train",
     "train_rag",
 ]
@@ -56,7 +62,10 @@ _HOMES = {
     "TrainSettings": "unstale.training.settings",
     "load_dataset": "unstale.data.load",
     "load_encoder": "unstale.encoders.load",
+    "load_questions": "unstale.rag.load",
+    "load_reader": "unstale.rag.reader",
     "migrate": "unstale.migration.job",
+    "tiny_reader": "unstale.rag.tiny_reader",
     "train": "unstale.training.job",
     "train_rag": "unstale.rag.job",
 }
