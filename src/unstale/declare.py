@@ -1,7 +1,8 @@
 """How a setting is declared: its default, the values it may have, and who may see or change it."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -51,6 +52,9 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
         if name not in known:
             close = get_close_matches(name, known, 1)
             meant = f"; did you mean {close[0]}?" if close else ""
+            for section, value in vars(settings).items():
+                if is_dataclass(value) and name in vars(value):
+                    meant = f"; use {section}={type(value).__name__}({name}=...)"
             raise InputError(f"{type(settings).__name__} has no setting {name!r}{meant}")
     given = {k: v for k, v in changes.items() if v is not None or known[k] is None}
     return replace(settings, **given)  # type: ignore[type-var]
@@ -84,6 +88,8 @@ def check_bounds(
             known = ", ".join(map(str, choices))
             raise InputError(f"{named(declared.name)} must be one of {known}, got {value!r}")
         for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, str) and _broken(declared.metadata, math.nan):
+                raise InputError(f"{named(declared.name)} must be a number, got {one!r}")
             if isinstance(one, bool) or not isinstance(one, int | float):
                 continue
             if broken := _broken(declared.metadata, one):

@@ -248,7 +248,7 @@ def test_two_versions_of_h_stand_in_one_ranking() -> None:
     search.snapshot.renew(1000)
     with torch.no_grad():
         network.last.bias.add_(5 * torch.randn(32))
-    approximate = search._scan(search.prepare(Asked(queries), 20)._replace(fetch=20)).rows
+    approximate = search._scan(search.plan_scan(Asked(queries), 20)._replace(fetch=20)).rows
     exact = Exact(TargetBuffer([stale]), network).top_k(queries, 20).rows
     assert agreement(approximate, exact) > 0.85
     raw = torch.cat([search.snapshot.stored.between(0, 1000), stale[1000:]])

@@ -26,6 +26,7 @@ def run(chosen: options.DemoFlags) -> None:
     few = max(1, chosen.steps // 3)  # log lines and readings enough to see it move
     recipe = options.TrainFlags(
         data="docstrings",
+        strategy="corrected",  # beside stale
         output=chosen.output,
         overwrite=earlier,
         steps=chosen.steps,

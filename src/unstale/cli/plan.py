@@ -53,7 +53,7 @@ def _advice(best: Cost | None, limit: float | None) -> str:
     if best is None:
         return f"nothing fits into {size} a device: use more devices, or --dtype float16 or int8"
     hint = "" if limit else "; --device-memory says what does not fit"
-    return f"choose: {best.strategy}, {best.search} search, for {size} a device{hint}"
+    return f"choose: {best.strategy}, {best.search} search, on devices with {size}{hint}"
 
 
 def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:

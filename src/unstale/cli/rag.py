@@ -14,6 +14,7 @@ from unstale.cli.output import run_folder
 from unstale.cli.train import Start, check_each, check_trainer
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
+from unstale.miners import strategies
 from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
@@ -62,7 +63,10 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
     models = load(chosen.seed)
     settings = taken_from(RagSettings, chosen)
     checked = check_each(
-        names, rag_strategies(), settings, lambda s, first: check_rag(s, questions, *models, first)
+        names,
+        strategies() | rag_strategies(),
+        settings,
+        lambda s, first: check_rag(s, questions, *models, first),
     )
     return Start(questions.dataset, questions.counts, models, checked, load, train)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from unstale.cli.config import CONFIG, read_config
-from unstale.cli.flags import marked_flags
+from unstale.cli.flags import helps, marked_flags
 from unstale.cli.options import CompareFlags, RagFlags
 from unstale.cli.options_inspect import ReportFlags
 from unstale.errors import InputError
@@ -30,8 +30,16 @@ def recipe(flags: Mapping[str, Any]) -> dict[str, Any]:
     Example:
         >>> recipe({"output": "runs/a", "seed": 0, "seeds": "0,1", "steps": 9, "rag": {"k": 8}})
         {'seeds': '0,1', 'steps': 9, 'k': 8}
+        >>> recipe({"scale": None, "max_score": None})  # chosen by default, and not applied
+        {'scale': 'default', 'max_score': None}
     """
     nested = flags.get("rag")  # a comparison's flags for Algorithm 2
     everything = {**flags, **(nested if isinstance(nested, dict) else {})}
     left_out = HIDDEN | ({"seed"} if "seeds" in flags else set())
-    return {name: value for name, value in everything.items() if name not in left_out}
+    about = helps(CompareFlags) | helps(RagFlags)
+    chosen = {name for name, text in about.items() if "Default:" in text}
+    return {
+        name: "default" if value is None and name in chosen else value
+        for name, value in everything.items()
+        if name not in left_out
+    }

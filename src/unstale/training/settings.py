@@ -22,7 +22,7 @@ from unstale.errors import InputError
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import JobSettings, MiningSettings, TrainSections
+from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
 from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
@@ -49,6 +49,8 @@ class TrainSettings(TrainSections):
         """
         strategy = find_strategy(self.strategy)
         settings = replace(self, **strategy.fixed)
+        if not isinstance(settings.filters, Filters):
+            raise InputError(f"filters must be Filters(...), got {settings.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
         dataset.split(settings.eval_split)
         batch_size = settings.batch_size or default_batch(model, len(train.pairs))
