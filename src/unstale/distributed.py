@@ -4,6 +4,7 @@ Started by torchrun, joined by accelerate, over gloo or NCCL. In a single proces
 here does nothing, so that the rest need not ask.
 """
 
+import atexit
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,14 @@ def start(device: str | None) -> None:
 
         cpu = device == "cpu" or not torch.cuda.is_available()
         PartialState(cpu=cpu)  # the trainer's accelerator finds and shares it
+        atexit.register(_leave)
         signal.signal(signal.SIGTERM, _stopped)  # how torchrun ends those that are left
+
+
+def _leave() -> None:
+    """Leave the group: gloo aborts a process that ends while its threads still run."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _stopped(number: int, frame: FrameType | None) -> None:
