@@ -45,7 +45,7 @@ def taken_from(kind: type[S], other: Any) -> S:  # noqa: ANN401 - has the settin
 def changed(settings: S, changes: Mapping[str, Any]) -> S:
     """Replace some settings by name; an unknown name is refused with the nearest known one.
 
-    None stands for the default of a setting.
+    None leaves a setting as it is, unless None is its own default.
     """
     known = {f.name: f.default for f in fields(settings)}  # type: ignore[arg-type]
     for name in changes:
