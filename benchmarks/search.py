@@ -36,7 +36,7 @@ def main() -> None:
     options = parse()
     torch.manual_seed(0)
     world = World(options)
-    corrector = Corrector(options.dim, [options.hidden])
+    corrector = Corrector(options.dim, [options.hidden], unit=not options.dot_product)
     optimizer = torch.optim.AdamW(corrector.parameters(), lr=1e-3, weight_decay=0.0)
     modes = searches(options, world.buffer, corrector)
     seconds: dict[str, list[float]] = {name: [] for name in modes}
@@ -78,6 +78,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--clusters", type=int, default=1000)
     parser.add_argument(
         "--precision", default="float32", choices=DTYPES, help="of snapshots, and of a big buffer"
+    )
+    parser.add_argument(
+        "--dot-product", action="store_true", help="h as of an encoder whose output is not unit"
     )
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--json", type=Path)

@@ -122,14 +122,15 @@ def run_corrector(run: str, width: int) -> Corrector:
     path = Path(run) / WEIGHTS
     state = load_file(path)
     layers = {f"layers.{k.split('layers.')[1]}": v for k, v in state.items() if "layers." in k}
-    if not layers:
+    normalised = [v for k, v in state.items() if k.endswith(".normalised")]
+    if not layers or not normalised:
         raise InputError(f"{path} holds no corrector")
     hidden = [len(layers[f"layers.{i}.weight"]) for i in range(len(layers) // 2 - 1)]
     found = layers["layers.0.weight"].shape[1]
     if found != width:
         raise InputError(f"{path} takes vectors of width {found}, not {width}")
-    corrector = Corrector(found, hidden)
-    corrector.load_state_dict(layers)
+    corrector = Corrector(found, hidden, unit=bool(normalised[0]))
+    corrector.load_state_dict(layers, strict=False)
     return corrector.eval()
 
 

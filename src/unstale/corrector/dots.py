@@ -8,9 +8,9 @@ from torch import Tensor
 def dots(
     queries: Float[Tensor, "b d"],
     targets: Float[Tensor, "n d"],
-    offset: Float[Tensor, " b"] | None = None,
+    offset: Float[Tensor, "#n b"] | Float[Tensor, " b"] | None = None,
 ) -> Float[Tensor, "b n"]:
-    """Compute `queries @ targets.T`, plus an offset for each query.
+    """Compute `queries @ targets.T`, plus an offset for each query, or each target and query.
 
     The tall matrix comes first, and the product is turned afterwards: measured for 32 to 128
     queries, that takes two thirds to nine tenths of the time of `queries @ targets.T`.

@@ -23,8 +23,13 @@ class Corrector(nn.Module):
 
     `h(b) = b + W2 relu(W1 b + c1) + c2` for one hidden layer, the paper's "two layer MLP"; any
     number of hidden layers, none included, is possible. The last layer starts at zero, so that h
-    starts as the identity and a corrected search starts as a stale one. The output is not
-    normalised.
+    starts as the identity and a corrected search starts as a stale one.
+
+    Args:
+        dim: The width of the embeddings.
+        hidden: The widths of the hidden layers.
+        unit: Normalise the output, for encoders whose embeddings have unit length. Otherwise a
+            squared error shrinks what it cannot predict, and dot products rank by shrinkage.
 
     Example:
         >>> h = Corrector(dim=4, hidden=[8])
@@ -33,8 +38,10 @@ class Corrector(nn.Module):
         (True, 76)
     """
 
-    def __init__(self, dim: int, hidden: Sequence[int] = (1536,)) -> None:
+    def __init__(self, dim: int, hidden: Sequence[int] = (1536,), *, unit: bool = False) -> None:
         super().__init__()
+        self.unit = unit
+        self.register_buffer("normalised", torch.tensor(unit))  # for whoever loads the weights
         if min([dim, *hidden]) < 1:
             raise InputError(f"a corrector needs widths of at least 1, not {[dim, *hidden]}")
         widths = [dim, *hidden, dim]
@@ -59,6 +66,11 @@ class Corrector(nn.Module):
 
     def forward(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Correct stale embeddings."""
+        corrected = self.unscaled(stale)
+        return functional.normalize(corrected, dim=-1) if self.unit else corrected
+
+    def unscaled(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Correct stale embeddings, and do not normalise them."""
         return stale + self.last(self._hidden(stale, len(self.layers) - 1))
 
     def scores(
@@ -73,10 +85,11 @@ class Corrector(nn.Module):
         The output layer is linear, so it can be moved to the queries, once for all chunks:
         `q.h(b) = q.b + (W2'q).relu(W1 b + c1) + q.c2`, and never runs on the corpus. It pays
         when there are fewer queries than dimensions. The last hidden layer is then a sum over
-        its units, a few of which at a time never leave the cache.
+        its units, a few of which at a time never leave the cache. The norm of a unit output
+        needs the output itself, so nothing is moved there.
         """
         hidden = len(self.layers) > 1
-        if hidden and len(queries) >= queries.shape[1]:
+        if self.unit or (hidden and len(queries) >= queries.shape[1]):
             return lambda stale: dots(queries, self(stale))
         folded = queries @ self.last.weight  # W2' q, (b, hidden)
         constant = queries @ self.last.bias  # q.c2
@@ -104,6 +117,6 @@ class Corrector(nn.Module):
     def held(self, queries: int) -> int:
         """Return how many hidden units of a target are held at once while queries score it."""
         *hidden, dim = (layer.out_features for layer in self.linear)
-        if queries < dim:
+        if queries < dim and not self.unit:
             hidden[-1:] = [min(_UNITS, width) for width in hidden[-1:]]
         return max(hidden, default=0)

@@ -147,7 +147,8 @@ def build_corrected(
 ) -> Miner:
     """Build the miner of any strategy that trains a corrector; `search` is its way to search."""
     chosen, cache = materials.settings, materials.cache
-    network = Corrector(cache.dim, chosen.corrector_widths).to(materials.device)
+    network = Corrector(cache.dim, chosen.corrector_widths, unit=materials.unit)
+    network.to(materials.device)
     if search is not None:
         built = search(network)
     else:

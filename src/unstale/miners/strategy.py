@@ -47,6 +47,7 @@ class Materials:
     search: Choice | None = None  # of corrected embeddings, for a strategy that can choose
     uniform_negatives: int = 0  # for each query, for a strategy that draws its own
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of the corrector
+    unit: bool = False  # the encoder's vectors have unit length
 
     @property
     def cache(self) -> Buffer:

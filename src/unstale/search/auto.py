@@ -33,7 +33,13 @@ class Choice(NamedTuple):
 
 
 def choose(
-    targets: int, dim: int, hidden: tuple[int, ...], queries: int, memory: int | None
+    targets: int,
+    dim: int,
+    hidden: tuple[int, ...],
+    queries: int,
+    memory: int | None,
+    *,
+    unit: bool = False,
 ) -> Choice:
     """Choose a search by N, D, H, Q and the free memory in bytes (None: no limit is known).
 
@@ -45,10 +51,11 @@ def choose(
         >>> choose(10_000_000, 384, (1536,), queries=32, memory=2**33).precision
         'int8'
     """
-    if not hidden:
+    if not hidden and not unit:
         return Choice("exact", "float32", "a corrector without hidden layers costs a stale scan")
-    # With fewer queries than dimensions the output layer moves to the queries.
-    widths = [dim, *hidden, min(dim, queries)]
+    # With fewer queries than dimensions the output layer moves to the queries, but the norm of a
+    # unit output needs that layer.
+    widths = [dim, *hidden, dim if unit else min(dim, queries)]
     network = 2 * sum(a * b for a, b in pairwise(widths))
     exact, scan = float(targets) * network, 2.0 * targets * dim * queries
     room = float("inf") if memory is None else _SHARE * memory
@@ -81,13 +88,16 @@ def choose_on_device(
     queries: int,
     device: torch.device,
     reserved: int = 0,
+    *,
+    unit: bool = False,
 ) -> Choice:
     """Choose by the memory that is free on the device, without the bytes that are reserved.
 
     A search that the user names is kept, whatever its size.
     """
     free = free_memory(device)
-    choice = choose(targets, dim, hidden, queries, None if free is None else free - reserved)
+    memory = None if free is None else free - reserved
+    choice = choose(targets, dim, hidden, queries, memory, unit=unit)
     if mode != "auto":
         choice = Choice(mode, choice.precision, "as asked")
     return log_choice(choice)

@@ -73,6 +73,7 @@ class IVF(Approximate):
         self._home[self._order] = cell.repeat_interleave(self._sizes)
         self._centroids = torch.empty(count, buffer.dim, device=device)
         self._spreads = torch.empty(count, device=device)
+        self._inverses = torch.ones(count, device=device)  # what a cell's offset is multiplied by
         self._measure(range(count))
         self._ranks = torch.zeros(count, dtype=torch.float64)  # where the best were, by rank
         self._cell = count  # the next of the pass
@@ -96,6 +97,7 @@ class IVF(Approximate):
             rows = self.snapshot.stored.between(*self._bounds[cell : cell + 2])
             self._centroids[cell] = rows.mean(dim=0)
             self._spreads[cell] = (rows - self._centroids[cell]).square().mean().sqrt()
+            self._inverses[cell] = self.snapshot.inverses(*self._bounds[cell : cell + 2]).mean()
 
     def _choose(self, scan: Scan) -> tuple[Int[Tensor, "b m"], Bool[Tensor, "b m"]]:
         """Rank the cells of each query, and tell which of them to scan: enough for all queries."""
@@ -116,7 +118,8 @@ class IVF(Approximate):
         # The pass goes cell by cell, so that no cell is cut.
         first, last = (bisect_left(self._bounds, end) for end in (part.start, part.stop))
         reach = _REACH * part.queries.norm(dim=1, keepdim=True) * self._spreads[first:last]
-        return torch.addmm(reach + part.offset, part.queries, self._centroids[first:last].T)
+        offset = part.offset * self._inverses[first:last]
+        return torch.addmm(reach + offset, part.queries, self._centroids[first:last].T)
 
     def _scan(self, scan: Scan) -> TopK:
         """Score the rows of each query's cells; each cell is read once for all its queries."""
@@ -139,7 +142,8 @@ class IVF(Approximate):
             start, stop = self._bounds[cell : cell + 2]
             part = next(p for p in scan.parts if start < p.stop)
             vectors, rows = self.snapshot.stored.between(start, stop), self._order[start:stop]
-            scores = torch.addmm(part.offset[query], part.queries[query], vectors.T)
+            offset = part.offset[query] * part.inverses(start, stop)
+            scores = torch.addmm(offset, part.queries[query], vectors.T)
             if scan.added is not None:
                 scores = scores + scan.added.of(query).scores(rows)
             place = columns[query, rank][:, None] + torch.arange(stop - start, device=query.device)

@@ -45,7 +45,8 @@ class Rolling(Approximate):
         for part in scan.parts:
             chunks = part.vectors.chunks(_CHUNK, part.start, part.stop)
             for start, vectors in on_device(chunks, part.queries.device):
-                scores = dots(part.queries, vectors, part.offset[:, 0])
+                inverse = part.inverses(start, start + len(vectors))
+                scores = dots(part.queries, vectors, torch.outer(inverse, part.offset[:, 0]))
                 if scan.added is not None:
                     rows = torch.arange(start, start + len(vectors), device=scores.device)
                     scores = scores + scan.added.scores(rows)

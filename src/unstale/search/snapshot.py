@@ -21,17 +21,28 @@ from unstale.search.vectors import CORRECTED, Vectors
 from unstale.settings import Precision
 
 _CHUNK = 65_536
+_TINY = 1e-12
 
 
 @final
 class Part(NamedTuple):
-    """Rows of one version, and how to score them: `queries @ rows.T + offset`."""
+    """Rows of one version, and how to score them: `queries @ rows.T + offset * inverse`.
+
+    Rows of unit length were divided by their norms, and so must be the offset: `inverse` is one
+    over the norm of each row from `start` to `stop`, or a single 1 if rows are as h made them.
+    """
 
     start: int
     stop: int
     vectors: Vectors
     queries: Float[Tensor, "b d"]
     offset: Float[Tensor, "b 1"]
+    inverse: Float[Tensor, " n"]
+
+    def inverses(self, start: int, stop: int) -> Float[Tensor, " m"]:
+        """Return `inverse` of some rows, or the single 1."""
+        single = len(self.inverse) == 1 < self.stop - self.start
+        return self.inverse if single else self.inverse[start - self.start : stop - self.start]
 
 
 @final
@@ -55,6 +66,8 @@ class Snapshot:
         self.order = order
         # On a CPU it takes no memory before it is written to.
         self.stored = Stored.empty(len(buffer), buffer.dim, precision, buffer.device)
+        # With unit output the norms belong to the snapshot: they change slowly. Stale rows have 1.
+        self.inverse = torch.ones(len(buffer) if corrector.unit else 1, device=buffer.device)
         self._filled = False  # the rows after the position are in `stored`, too
         self.position = len(buffer)
         self.renewed = 0  # rows corrected so far, in all passes
@@ -66,6 +79,10 @@ class Snapshot:
             for start, stale in buffer.chunks(_CHUNK):
                 self.stored.write(places[start : start + len(stale)], stale)
             self._filled = True
+
+    def inverses(self, start: int, stop: int) -> Float[Tensor, " n"]:
+        """Return one over the norms of some rows; a single 1 if norms do not matter."""
+        return self.inverse[start:stop] if self.corrector.unit else self.inverse
 
     def complete(self) -> bool:
         """Tell whether a pass has reached the end, and another may begin."""
@@ -84,7 +101,11 @@ class Snapshot:
         stop = min(self.position + count, len(self.buffer))
         for places in torch.arange(self.position, stop, device=self.buffer.device).split(CORRECTED):
             rows = places if self.order is None else self.order.to(places.device)[places]
-            self.stored.write(places, self.current(self.buffer[rows]))
+            corrected = self.current.unscaled(self.buffer[rows])
+            if self.current.unit:
+                norms = _norms(corrected)
+                corrected, self.inverse[places] = corrected / norms, 1 / norms[:, 0]
+            self.stored.write(places, corrected)
             self.position += len(places)
             self.renewed += len(places)
 
@@ -102,9 +123,13 @@ class Snapshot:
             if start < stop:
                 then = Linearised(version, around)
                 u = then.solve(pulled, start=queries)
-                offset = level - (u * then.mean).sum(dim=1, keepdim=True)
+                offset, inverse = level - (u * then.mean).sum(dim=1, keepdim=True), self.inverse
+                if self.corrector.unit:
+                    moved = _Moved(queries, around.centre, then.mean, now.mean)
+                    u, offset = moved.renormalised(u, offset)
+                    inverse = self.inverse[start:stop]
                 vectors = self.stored if stored else self.buffer
-                found.append(Part(start, stop, vectors, u, offset))
+                found.append(Part(start, stop, vectors, u, offset, inverse))
         return found
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -117,6 +142,7 @@ class Snapshot:
             filled = len(self.buffer) if self._filled else self.position
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 state[name] = tensor[:filled].clone()
+            state["inverse"] = self.inverse.clone()
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -128,6 +154,7 @@ class Snapshot:
         if self.current is not None:
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 tensor[: len(state[name])] = state[name].to(tensor.device)
+            self.inverse.copy_(state["inverse"])
 
     def _version(self, state: dict[str, Tensor], prefix: str) -> Corrector | None:
         own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
@@ -141,3 +168,31 @@ class Snapshot:
 def _frozen(corrector: Corrector) -> Corrector:
     """Copy a corrector as it is now."""
     return deepcopy(corrector).requires_grad_(False)
+
+
+class _Moved(NamedTuple):
+    """How far h has moved each query's best targets since a version: the means, unnormalised."""
+
+    queries: Float[Tensor, "b d"]
+    stale: Float[Tensor, "b d"]
+    then: Float[Tensor, "b d"]
+    now: Float[Tensor, "b d"]
+
+    def renormalised(
+        self, u: Float[Tensor, "b d"], offset: Float[Tensor, "b 1"]
+    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b 1"]]:
+        """Turn scores over the norms of the version into scores over the norms of h now.
+
+        A row v of norm n that moves by m gets the norm n (1 + v.m / n) to first order, so a score
+        near s loses s v.m / n. What is common to a query's best targets is taken exactly.
+        """
+        spread = _norms(self.stale)  # the mean of unit vectors is shorter than they are
+        ratio = _norms(self.then) / _norms(self.now)
+        score = (self.queries * self.now).sum(dim=1, keepdim=True) / _norms(self.now) * spread
+        lost = score * (self.now - self.then) * spread / _norms(self.then)
+        level = (self.then * lost).sum(dim=1, keepdim=True)
+        return ratio * (u - lost), ratio * (offset + level)
+
+
+def _norms(vectors: Float[Tensor, "b d"]) -> Float[Tensor, "b 1"]:
+    return vectors.norm(dim=1, keepdim=True).clamp(min=_TINY)

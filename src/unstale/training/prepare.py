@@ -23,7 +23,7 @@ from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.distributed import first_alone, world
-from unstale.encoders.embed import embed_targets
+from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -92,7 +92,7 @@ def prepare(
         buffer, embedded = embed(model, tokens, checked, where, progress)
     search = None
     if buffer is not None and "search" in strategy.reads:
-        search = choose_search(output, settings, buffer, checked.batch_size, model.device)
+        search = choose_search(output, settings, buffer, checked.batch_size, model)
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
@@ -100,6 +100,7 @@ def prepare(
         search=search,
         uniform_negatives=checked.counts.uniform,
         device=model.device,
+        unit=is_cosine(model),
     )
     set_seed(settings.seed)  # for the corrector's first weights
     negatives = build_negatives(
@@ -152,14 +153,14 @@ def choose_search(
     settings: MiningSettings,
     buffer: TargetBuffer,
     queries: int,
-    device: torch.device,
+    model: SentenceTransformer,
 ) -> Choice:
     """Choose a search once in a run; a resumed run takes the one that was chosen.
 
     The choice depends on the memory that is free, and that may change between two starts. What the
     buffer itself and the residual memory will take of it does not count as free.
     """
-    mode, mapped = settings.search, settings.mapped
+    mode, mapped, device = settings.search, settings.mapped, model.device
     with first_alone():
         if output is not None and (known := _stored(output / SEARCH, mode)) is not None:
             return log_choice(known)
@@ -170,7 +171,7 @@ def choose_search(
             held += 4 * len(buffer) * buffer.dim * settings.memory
             targets, taken = len(buffer) // world(), held // world()
             size = targets, buffer.dim, settings.corrector_widths, queries
-            choice = choose_on_device(mode, *size, device, taken)
+            choice = choose_on_device(mode, *size, device, taken, unit=is_cosine(model))
         if output is not None:
             fixed = {"asked": mode, **choice._asdict()}
             write_json(output / SEARCH, fixed | {"sha256": digest(fixed)})
