@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from safetensors.torch import load_file
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
@@ -120,17 +120,18 @@ def run_parts(run: str) -> RunParts:
 def run_corrector(run: str, width: int) -> Corrector:
     """Load the corrector of a run, for vectors of a width."""
     path = Path(run) / WEIGHTS
-    state = load_file(path)
+    with safe_open(path, "pt") as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        unit = (file.metadata() or {}).get("unit") == "True"
     layers = {f"layers.{k.split('layers.')[1]}": v for k, v in state.items() if "layers." in k}
-    normalised = [v for k, v in state.items() if k.endswith(".normalised")]
-    if not layers or not normalised:
+    if not layers:
         raise InputError(f"{path} holds no corrector")
     hidden = [len(layers[f"layers.{i}.weight"]) for i in range(len(layers) // 2 - 1)]
     found = layers["layers.0.weight"].shape[1]
     if found != width:
         raise InputError(f"{path} takes vectors of width {found}, not {width}")
-    corrector = Corrector(found, hidden, unit=bool(normalised[0]))
-    corrector.load_state_dict(layers, strict=False)
+    corrector = Corrector(found, hidden, unit=unit)
+    corrector.load_state_dict(layers)
     return corrector.eval()
 
 

@@ -41,7 +41,6 @@ class Corrector(nn.Module):
     def __init__(self, dim: int, hidden: Sequence[int] = (1536,), *, unit: bool = False) -> None:
         super().__init__()
         self.unit = unit
-        self.register_buffer("normalised", torch.tensor(unit))  # for whoever loads the weights
         if min([dim, *hidden]) < 1:
             raise InputError(f"a corrector needs widths of at least 1, not {[dim, *hidden]}")
         widths = [dim, *hidden, dim]

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from unstale.distributed import world
+from unstale.encoders.embed import is_cosine
 from unstale.files import atomic_file, atomic_folder
 from unstale.training.prepare import Prepared
 from unstale.training.record import RunRecord
@@ -21,7 +22,7 @@ def save_weights(output: Path, model: SentenceTransformer, miner: nn.Module) -> 
         model.save_pretrained(str(folder))
     if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
         with atomic_file(output / "corrector.safetensors") as file:
-            save_file(weights, file)
+            save_file(weights, file, metadata={"unit": str(is_cosine(model))})
 
 
 def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord) -> dict[str, Any]:
