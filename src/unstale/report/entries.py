@@ -56,10 +56,6 @@ class Group:
         """Return `(step, values over the seeds)` of a freshness reading."""
         return _by_step([run.freshness for run in self.runs], name)
 
-    def held(self, view: str) -> float | None:
-        """Average what a view of the cache held at the end of each run: stale or corrected."""
-        return self.average(lambda run: run.held(view))
-
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of what was measured before and during the run."""
         return _by_step([_with_start(run) for run in self.runs], name)

@@ -36,7 +36,10 @@ def comparison_table(groups: Sequence[Group], summary: JsonObject) -> str:
 
 def _table(kind: str, table: Table, best: Container[tuple[str, str]] = ()) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    body = _before(table) if table.before else ""
+    body = ""
+    if table.before:
+        cells = "".join(f"<td>{table.before.get(name, '')}</td>" for name in table.columns)
+        body = f'<tr class="before"><th scope="row">before training</th>{cells}</tr>'
     for i, row in enumerate(table.rows):
         columns = table.columns.items()
         cells = "".join(_cell(c[i], bold=(head, row.name) in best) for head, c in columns)
@@ -48,15 +51,6 @@ def _table(kind: str, table: Table, best: Container[tuple[str, str]] = ()) -> st
         f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{corner}{head}</tr>'
         f'</thead><tbody>{body}</tbody></table></div><p class="note">{notes}.</p>'
     )
-
-
-def _before(table: Table) -> str:
-    # A spread that is not seen, so that the means line up.
-    room = ' <span class="spread blank" aria-hidden="true">±&nbsp;0.0</span>'
-    room = room if "seeds" in table.columns else ""
-    cells = (f"{start}{room}" if (start := table.before.get(c)) else "" for c in table.columns)
-    row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr class="before"><th scope="row">before training</th>{row}</tr>'
 
 
 def _cell(text: str, *, bold: bool) -> str:

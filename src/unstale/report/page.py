@@ -8,7 +8,7 @@ from unstale.files import atomic_file
 from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape, plain
-from unstale.report.figures import curves, freshness, tradeoff
+from unstale.report.figures import by_strategy, curves, freshness
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
@@ -38,7 +38,7 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
     parts = [
         _summary(groups, data, summary, settings),
         _section("Results", "", results_table(groups) + comparison_table(groups, summary)),
-        _section(*_tradeoff_words(groups), tradeoff(groups)),
+        _section(f"{spoken(headline(groups))} by strategy", "", by_strategy(groups)),
         _freshness(groups),
         _curves(groups),
         _section(
@@ -86,16 +86,6 @@ def _summary(
     return f'<section class="summary">{figures}{said}</section>'
 
 
-def _tradeoff_words(groups: list[Group]) -> tuple[str, str]:
-    if any(run.targets_reembedded for g in groups for run in g.runs):
-        return (
-            "What re-embedding buys",
-            "Up is better, left is cheaper. The axis is logarithmic beyond its start, so that 0 "
-            "has a place on it.",
-        )
-    return f"{spoken(headline(groups))} by strategy", ""
-
-
 def _freshness(groups: list[Group]) -> str:
     overlap, kl = freshness(groups, "overlap"), freshness(groups, "kl")
     if not overlap and not kl:
@@ -110,28 +100,20 @@ def _freshness(groups: list[Group]) -> str:
     ]
     if blind:
         about += f" Not drawn, since no embedding of every target is kept: {', '.join(blind)}."
-    return _section("Freshness", about, _switch({"Top 10 found": overlap, "KL divergence": kl}))
+    return _section("Freshness", about, _also(overlap, "KL divergence", kl))
 
 
 def _curves(groups: list[Group]) -> str:
-    charts = {f"against {x}": curves(groups, x) for x in ("seconds", "steps")}
+    charts = _also(curves(groups, "seconds"), "against steps", curves(groups, "steps"))
     about = "Means over the seeds. The clock counts training, refreshes included, not measuring."
-    return _section(f"{spoken(headline(groups))} during training", about, _switch(charts))
+    return _section(f"{spoken(headline(groups))} during training", about, charts)
 
 
-def _switch(choices: dict[str, str]) -> str:
-    """Show one of several contents, by radio buttons and a rule of the style sheet: no script."""
-    there = [(name, content) for name, content in choices.items() if content]
-    if len(there) < 2:
-        return "".join(content for _, content in there)
-    buttons, contents = "", ""
-    for i, (name, content) in enumerate(there):
-        group, key = plain(there[0][0]), plain(f"{name}-{i}").replace(" ", "-").lower()
-        checked = " checked" if i == 0 else ""
-        buttons += f'<input type="radio" name="{group}" id="{key}" class="choice-{i}"{checked}>'
-        buttons += f'<label for="{key}">{escape(name)}</label>'
-        contents += f'<div class="content-{i}">{content}</div>'
-    return f'<div class="switch">{buttons}{contents}</div>'
+def _also(first: str, name: str, second: str) -> str:
+    """Show the first of two charts, and the second on a click."""
+    if not first or not second:
+        return first or second
+    return f"{first}<details><summary>{name}</summary>{second}</details>"
 
 
 def _recipe(settings: JsonObject) -> str:

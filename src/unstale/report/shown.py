@@ -1,15 +1,11 @@
 """Show single cases: what was mined for some queries, and what was answered to some questions."""
 
-import re
 from collections.abc import Sequence
 
 from unstale.data.answers import exact_match
 from unstale.report.entries import Group, corrected_group
 from unstale.report.escape import escape
 from unstale.results import AnsweredQuestion, ExampleQuery, ListedTarget
-
-# After a dot or a slash, and after an underscore inside a name.
-_BREAKS = re.compile(r"(?<=[./])|(?<=[A-Za-z0-9]_)(?=[A-Za-z])")
 
 
 def examples_html(groups: Sequence[Group]) -> str:
@@ -96,11 +92,9 @@ def _target(text: str) -> str:
     """Show the beginning, and the whole on a click, where there is more."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     first = lines[0] if lines else "(empty)"
-    # Long names break where a reader would break them.
-    shown = "<wbr>".join(escape(part) for part in re.split(_BREAKS, first))
     if len(lines) <= 1 and len(first) <= 90:
-        return f'<div class="target" dir="auto">{shown}</div>'
+        return f'<div class="target" dir="auto">{escape(first)}</div>'
     return (
-        f'<details class="target"><summary><span dir="auto">{shown}</span></summary>'
+        f'<details class="target"><summary><span dir="auto">{escape(first)}</span></summary>'
         f'<pre dir="auto">{escape(text)}</pre></details>'
     )

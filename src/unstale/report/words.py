@@ -36,7 +36,7 @@ def sentences(
 ) -> list[str]:
     """Write the summary, a paragraph an item, escaped."""
     material = _material(groups, data, settings)
-    said = (material, _outcome(groups), _gap(groups, summary), _held(groups), _cost(groups))
+    said = (material, _outcome(groups), _gap(groups, summary), _seen(groups), _time(groups))
     return [s for s in said if s]
 
 
@@ -117,50 +117,16 @@ def _gap(groups: Sequence[Group], summary: JsonObject) -> str:
     )
 
 
-def _held(groups: Sequence[Group]) -> str:
-    """Say what the caches held at the end, with and without correction.
-
-    A stale run has a cache and an encoder of its own, and its figure is that of the table. Without
-    one, the corrected runs' own caches are the comparison.
-    """
-    corrected = [(g, seen) for g in groups if (seen := g.held("corrected")) is not None]
-    stale = _stale(groups)
-    if not corrected:
+def _seen(groups: Sequence[Group]) -> str:
+    """Say what the searched caches held at the end: the figures of the table."""
+    shares = [(g, seen) for g in groups if (seen := g.average(lambda run: run.seen)) is not None]
+    if not shares:
         return ""
-    if stale and (held := stale.held("stale")) is not None:
-        others = ", ".join(
-            f"the {escape(g.name)} run's held <strong>{seen:.0%}</strong>" for g, seen in corrected
-        )
-        return (
-            f"At the end of training the stale run's cache held {held:.0%} of the true nearest "
-            f"targets; seen through the correction, {others}."
-        )
-    return " ".join(
-        f"At the end of training the cache of {escape(g.name)} held {g.held('stale') or 0.0:.0%} "
-        "of the true nearest targets as it was embedded; seen through the correction, the same "
-        f"cache held <strong>{seen:.0%}</strong>."
-        for g, seen in corrected
-    )
+    listed = ", ".join(f"{escape(g.name)} <strong>{seen:.0%}</strong>" for g, seen in shares)
+    return f"At the end of training the searched cache held of the true nearest targets: {listed}."
 
 
-def _cost(groups: Sequence[Group]) -> str:
-    costs = {g.strategy: g.average(lambda run: run.targets_reembedded) for g in groups}
-    known = [(g, c) for g in groups if g.trained and (c := costs[g.strategy]) is not None]
-    words = ""
-    if known and not any(cost for _, cost in known):
-        words = "No target was re-embedded during training."
-    elif known:
-        most, least = max(known, key=lambda k: k[1]), min(known, key=lambda k: k[1])
-        corrected = corrected_group(groups)
-        shown, cost = next(((g, c) for g, c in known if g is corrected), least)
-        words = f"{_title(shown)} re-embedded {cost:,.0f} targets"
-        words += f", {escape(most[0].name)} {most[1]:,.0f}." if most[0] is not shown else "."
-    for group in groups:
-        if sampled := group.average(lambda run: run.targets_sampled):
-            words += f" As a sample {escape(group.name)} encoded {sampled:,.0f}"
-            words += " more." if costs[group.strategy] else "."
+def _time(groups: Sequence[Group]) -> str:
     total = [s for g in groups for run in g.runs if (s := run.total_seconds) is not None]
-    if total:
-        runs = "All runs together" if len(total) > 1 else "The run"
-        words += f" {runs} took {duration(sum(total))}."
-    return words.strip()
+    runs = "All runs together" if len(total) > 1 else "The run"
+    return f"{runs} took {duration(sum(total))}." if total else ""
