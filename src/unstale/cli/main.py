@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_correct, options_inspect
@@ -45,7 +45,6 @@ COMMANDS: dict[str, type] = {
         options_correct.CorrectFlags,
         options.MineFlags,
         options.ConvertFlags,
-        options_inspect.CompletionFlags,
         options.ExperimentFlags,
     )
 }
@@ -57,6 +56,7 @@ _RENAMED = {
     "re-embed-by": "--re-embed N embeds the targets that queries retrieve most; ",
 }
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
+set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,6 @@
 """The flags of commands that look at a run, a folder, the data or the machine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags
 from unstale.declare import setting
@@ -159,16 +158,3 @@ class PlanFlags(EncoderFlags):
     parameters: float | None = setting(None, above=0)
     dim: int = setting(768, least=1)
     output: str | None = None
-
-
-@dataclass(frozen=True)
-class CompletionFlags:
-    """Print a script that completes commands and flags in your shell.
-
-    The script knows every command and flag; loading it takes no time when you type.
-
-    Args:
-        shell: Which shell.
-    """
-
-    shell: Literal["bash", "zsh", "fish", "tcsh"]
