@@ -27,7 +27,7 @@ HOSTILE = "<script>document.documentElement.dataset.run = 1</script>"
 
 @contextmanager
 def serving(page) -> Iterator[int]:
-    with listen("127.0.0.1", 0) as server:
+    with listen(0) as server:
         server.page = page
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -135,6 +135,7 @@ def test_what_is_not_the_page(port: int) -> None:
     assert get(port, "/etc/passwd")[0] == 404
     assert get(port, "/", host="evil.example")[0] == 421  # a name that was made to point here
     assert get(port, "/", host=f"localhost:{port}")[0] == 200
+    assert get(port, "/", host="[")[0] == 400
     status, text, _ = get(port, f"/?q={'x' * (LONGEST + 1)}")
     assert (status, "this has 2,001." in text) == (200, True)
 
@@ -157,7 +158,7 @@ def test_what_cannot_be_served(tmp_path: Path, trained: Path, capsys) -> None:
         taken.listen()
         used = str(taken.getsockname()[1])
         assert main(["serve", str(trained), "--port", used]) == 2
-    assert f"port {used} of 127.0.0.1 is in use: choose another" in capsys.readouterr().err
+    assert f"port {used} is in use: choose another" in capsys.readouterr().err
     assert main(["serve", str(trained), "--port", "70000"]) == 2
     assert "from 0 to 65535, not 70000" in capsys.readouterr().err
     assert main(["serve", str(tmp_path), "--port", "0"]) == 2

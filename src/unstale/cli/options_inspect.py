@@ -51,13 +51,11 @@ class ServeFlags:
 
     Args:
         run: A run folder that `unstale demo`, `train` or `rag` wrote, or a comparison's cell.
-        host: The address to listen on; with any other than this, others can read the targets.
         port: The port to listen on; 0 for any that is free.
         k: How many targets to show on each side.
     """
 
     run: str
-    host: str = "127.0.0.1"
     port: int = 8000
     k: int = setting(10, least=1)
 

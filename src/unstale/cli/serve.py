@@ -1,6 +1,5 @@
 """`unstale serve`: a run, to try in a browser."""
 
-import ipaddress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from unstale.cli.options_inspect import ServeFlags
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 from unstale.serve.page import Page
-from unstale.serve.server import listen
+from unstale.serve.server import HOST, listen
 from unstale.serve.sides import Side
 
 _BEFORE = "index-before"  # the corpus as the encoder embedded it before training
@@ -22,12 +21,9 @@ _EXAMPLES = 5
 
 def run(chosen: ServeFlags) -> None:
     """Load both models, listen, and answer until stopped."""
-    with listen(chosen.host, chosen.port) as server:  # first: a port in use is said at once
+    with listen(chosen.port) as server:  # first: a port in use is reported at once
         server.page = open_page(chosen)
-        host, port = str(server.server_address[0]), server.server_address[1]
-        if not _is_loopback(host):
-            print(f"anyone who can reach {host} can read the targets")
-        print(f"open http://{host}:{port} (Ctrl+C stops it)", flush=True)
+        print(f"open http://{HOST}:{server.server_address[1]} (Ctrl+C stops it)", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -72,10 +68,3 @@ def _examples(dataset: RetrievalDataset, split: str) -> list[str]:
     rows = dataset.qrels[split].query_rows if split in dataset.qrels else np.arange(0)
     chosen = np.random.default_rng(0).permutation(rows)[:_EXAMPLES]
     return dataset.queries.take(chosen)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
