@@ -67,7 +67,7 @@ def test_a_name_is_text_in_a_chart_too() -> None:
     svg = line_chart([line], (300.0, 170.0), Axes('"<', "x", "y"))
     assert "<script" not in svg
     (name,) = marks(svg, "text", "name")
-    assert name.text == "<script>&U+0007"
+    assert name.text == "<script>&[U+0007]"
     assert ElementTree.fromstring(svg).get("aria-label") == '"<'
 
 

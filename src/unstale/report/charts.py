@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from unstale.report.escape import plain
+from unstale.report.escape import escape
 from unstale.report.scales import Scale, linear, linear_up_to, short
 
 LEFT, TOP, BOTTOM = 44.0, 28.0, 42.0  # margins: tick labels, the y axis' name, ticks and x's name
@@ -136,7 +136,7 @@ def _path(line: Line, frame: _Frame) -> str:
     dots = ""
     for point in line.points if len(line.points) <= _FEW else line.points[-1:]:
         x, y = frame.at(*point)
-        about = f"{plain(line.label)}: {point[1]:.4g} at {short(point[0])}"
+        about = f"{escape(line.label)}: {point[1]:.4g} at {short(point[0])}"
         dots += f'<circle class="dot {line.tone}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
         dots += f"<title>{about}</title></circle>"
     return f'<polyline class="line {line.tone}" points="{_places(line.points, frame)}"/>{dots}'
@@ -174,7 +174,7 @@ def _svg(frame: _Frame, marks: Sequence[str], axes: Axes) -> str:
     drawn.append(_text(end, frame.height - 6, axes.x_name, "axis", "end"))
     wide, high = f"{frame.width:.0f}", f"{frame.height:.0f}"
     return (
-        f'<svg role="img" aria-label="{plain(axes.title)}" viewBox="0 0 {wide} {high}" '
+        f'<svg role="img" aria-label="{escape(axes.title)}" viewBox="0 0 {wide} {high}" '
         f'width="{wide}" height="{high}">{"".join([*drawn, *marks])}</svg>'
     )
 
@@ -185,4 +185,4 @@ def _segment(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
     where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {where}>{plain(text)}</text>'
+    return f'<text class="{kind}" {where}>{escape(text)}</text>'

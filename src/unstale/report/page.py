@@ -7,7 +7,7 @@ from unstale import __version__
 from unstale.files import atomic_file
 from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
-from unstale.report.escape import escape, plain
+from unstale.report.escape import escape
 from unstale.report.figures import by_strategy, curves, freshness
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
@@ -54,7 +54,7 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return document(
         head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        title=f"unstale: {plain(name)}",
+        title=f"unstale: {escape(name)}",
         style=style_sheet(),
         heading=escape(name),
         body="\n".join(p for p in parts if p),
@@ -81,7 +81,7 @@ def _summary(
         f"<div><dt>{caption}</dt><dd>{value}</dd></div>"
         for value, caption in key_figures(groups, summary)
     )
-    said = "".join(f"<p>{s}</p>" for s in sentences(groups, data, summary, settings))
+    said = "".join(f"<p>{s}</p>" for s in sentences(groups, data, settings))
     figures = f'<dl class="figures">{figures}</dl>' if figures else ""
     return f'<section class="summary">{figures}{said}</section>'
 
@@ -95,11 +95,8 @@ def _freshness(groups: list[Group]) -> str:
         "line is the cache as it was last embedded; the corrected line is the same cache seen "
         "through what the strategy learnt."
     )
-    blind = [
-        escape(g.name) for g in groups if g.trained and not any(run.freshness for run in g.runs)
-    ]
-    if blind:
-        about += f" Not drawn, since no embedding of every target is kept: {', '.join(blind)}."
+    if any(g.trained and not any(run.freshness for run in g.runs) for g in groups):
+        about += " Strategies that keep no embedding of every target are not drawn."
     return _section("Freshness", about, _also(overlap, "KL divergence", kl))
 
 

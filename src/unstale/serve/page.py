@@ -9,7 +9,7 @@ from unstale import __version__
 from unstale.data.dataset import RetrievalDataset
 from unstale.rag.ask import Asker
 from unstale.report.document import document, style_sheet
-from unstale.report.escape import escape, plain
+from unstale.report.escape import escape
 from unstale.serve.sides import Hit, Side, compare
 
 TEXT = 600  # characters of a target to show
@@ -42,7 +42,7 @@ class Page:
         targets = f"{len(self.dataset.targets):,} targets of {escape(self.dataset.name)}"
         return document(
             head='<link rel="icon" href="data:,">',
-            title=f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}",
+            title=f"{escape(query[:60])} - unstale" if query else f"unstale: {escape(self.name)}",
             style=style_sheet() + style_sheet("unstale.serve"),
             heading=escape(self.name),
             body=self._form(query) + found,
@@ -57,7 +57,7 @@ class Page:
         )
         return (
             f'<form action="/" method="get" role="search"><label for="q">{label}</label>'
-            f'<input id="q" name="q" type="search" value="{plain(query)}" autocomplete="off" '
+            f'<input id="q" name="q" type="search" value="{escape(query)}" autocomplete="off" '
             f'maxlength="{LONGEST}" autofocus><button>Search</button></form>'
             + (f'<p class="tries">Try: {links}</p>' if links and not query else "")
         )
