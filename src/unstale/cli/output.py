@@ -66,14 +66,11 @@ class RunFolder:
         if not self.finished:
             _open_output(chosen, dry=True)
 
-    def begin(self, chosen: OutputFlags | None = None) -> Path:
-        """Create, empty or reopen the folder, lock it, save the flags, and return its path.
-
-        `chosen` are the flags to save, if some were settled since the checks.
-        """
+    def begin(self) -> Path:
+        """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
             _open_output(self._chosen)
-            save_config(self.path, self._command, chosen or self._chosen)
+            save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
         return self.path

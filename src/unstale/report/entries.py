@@ -26,8 +26,8 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name the strategy for a reader; a measured model stands for its data if it is known."""
-        return self.strategy if self.trained or self.runs[0].data else "as it is"
+        """Name the strategy for a reader."""
+        return self.strategy if self.trained else "as it is"
 
     @property
     def tone(self) -> str:
