@@ -99,12 +99,10 @@ def test_both_models_are_shown_with_scores_and_moved_ranks(
                 assert moved[0] == ("▲" if (other > rank) == bool(side) else "▼")
 
 
-def test_the_first_page_offers_queries_that_work(port: int) -> None:
+def test_the_first_page_asks_for_a_query(port: int) -> None:
     _, text, _ = get(port, "/")
-    links = re.findall(r'<a href="(/\?q=[^"]+)">', text)
-    assert len(links) == 5
+    assert "Type a query" in text
     assert '<section class="sides">' not in text
-    assert len(sides(get(port, links[0])[1])) == 2
 
 
 def test_a_rag_run_answers_with_its_sources(read: Path) -> None:
@@ -137,7 +135,7 @@ def test_what_is_not_the_page(port: int) -> None:
     assert get(port, "/", host=f"localhost:{port}")[0] == 200
     assert get(port, "/", host="[")[0] == 400
     status, text, _ = get(port, f"/?q={'x' * (LONGEST + 1)}")
-    assert (status, "this has 2,001." in text) == (200, True)
+    assert (status, f'value="{"x" * LONGEST}"' in text) == (200, True)  # the beginning
 
 
 def test_a_search_that_fails_does_not_end_the_server(capfd) -> None:

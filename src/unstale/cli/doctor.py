@@ -9,7 +9,6 @@ from pathlib import Path
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import DoctorFlags
 from unstale.cli.output import run_folder
-from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.doctor.advice import HELD, advise
 from unstale.doctor.trial import Trial, run_trial
@@ -22,7 +21,13 @@ def run(chosen: DoctorFlags) -> None:
     began = time.perf_counter()
     with run_folder("doctor", chosen) if chosen.output else nullcontext() as folder:
         dataset = load_dataset(chosen.data)
-        trial = _try(chosen, dataset)
+        names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
+        settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
+        limits = {"seconds": chosen.seconds, "steps": chosen.steps, "targets": chosen.targets}
+        with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
+            trial = run_trial(
+                dataset, lambda: open_encoder(chosen), Path(scratch), settings, **limits
+            )
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
         duplicates = int(dataset.counts["duplicate_texts"])
@@ -33,21 +38,6 @@ def run(chosen: DoctorFlags) -> None:
             output = folder.begin()
             folder.finish(trial.dataset.counts, trial.runs, doctor=found | {"seconds": seconds})
             print(f"results: {output / RESULTS}")
-
-
-def _try(chosen: DoctorFlags, dataset: RetrievalDataset) -> Trial:
-    names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
-    settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
-    with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
-        return run_trial(
-            dataset,
-            lambda: open_encoder(chosen),
-            Path(scratch),
-            settings,
-            seconds=chosen.seconds,
-            steps=chosen.steps,
-            targets=chosen.targets,
-        )
 
 
 def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 
 from unstale.bfloat16 import ensure_bfloat16
-from unstale.cli import options, options_correct, options_inspect
+from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
 from unstale.cli.flags import about, add_flags, instantiate, known_flags
 from unstale.declare import check_bounds
@@ -42,7 +42,7 @@ COMMANDS: dict[str, type] = {
         options_inspect.DoctorFlags,
         options_inspect.PlanFlags,
         options_inspect.VerifyFlags,
-        options_correct.CorrectFlags,
+        options_inspect.CorrectFlags,
         options.MineFlags,
         options.ConvertFlags,
         options.ExperimentFlags,

@@ -1,9 +1,10 @@
-"""The flags of commands that look at a run, a folder, the data or the machine."""
+"""The flags of commands that look at a run, the data or the machine, or correct vectors."""
 
 from dataclasses import dataclass
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags
 from unstale.declare import setting
+from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
 
 
@@ -17,13 +18,11 @@ class SearchFlags:
         query: What to look for.
         run: A run folder that `unstale demo` or `unstale train` wrote.
         k: How many targets to show.
-        width: Characters of each target to show.
     """
 
     query: str
     run: str = "runs/demo"
     k: int = setting(5, least=1)
-    width: int = setting(300, least=1)
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,10 @@ class AnswerFlags:
     Args:
         question: What to answer.
         run: A run folder that `unstale rag` wrote.
-        width: Characters of each target to show.
     """
 
     question: str
     run: str = "runs/rag"
-    width: int = setting(200, least=1)
 
 
 @dataclass(frozen=True)
@@ -156,3 +153,25 @@ class PlanFlags(EncoderFlags):
     parameters: float | None = setting(None, above=0)
     dim: int = setting(768, least=1)
     output: str | None = None
+
+
+@dataclass(frozen=True)
+class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
+    """Bring old vectors up to date with a new encoder by embedding only a sample.
+
+    It writes the new vectors in the format of the old ones, results.json and curve.svg.
+
+    Args:
+        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
+            that `unstale embed` wrote. Row by row they belong to the targets of the data.
+        data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
+            folder may lack qrels, or queries.
+        run: Take corrector, encoder, data and stale buffer of a training run; the sample then
+            only validates.
+        resume: Resume an embedding that was interrupted.
+    """
+
+    vectors: str = ""
+    data: str = "docstrings"
+    run: str | None = None
+    resume: bool = False

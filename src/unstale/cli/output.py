@@ -31,14 +31,6 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     A folder that is about to be replaced may hold nothing that the command reads, by its flags.
     One in which bad input stopped a command before anything was made is emptied again, so that
     the corrected command can have it.
-
-    Example:
-        def run(chosen: EvaluateFlags) -> None:
-            with run_folder("evaluate", chosen) as run:
-                dataset = load_dataset(chosen.data)  # what can be refused is refused here
-                output = run.begin()
-                result = measure(dataset, output)
-                run.finish(dataset.counts, [result])
     """
     run = RunFolder(command, chosen)
     try:

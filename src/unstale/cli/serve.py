@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
@@ -16,7 +15,6 @@ from unstale.serve.server import HOST, listen
 from unstale.serve.sides import Side
 
 _BEFORE = "index-before"  # the corpus as the encoder embedded it before training
-_EXAMPLES = 5
 
 
 def run(chosen: ServeFlags) -> None:
@@ -41,7 +39,6 @@ def open_page(chosen: ServeFlags) -> Page:
         Side(base, _before(finished, base, dataset)),
         Side(trained, finished.open_index(trained, dataset)),
         finished.open_asker(trained, dataset) if finished.answers else None,
-        _examples(dataset, str(finished.config.get("eval_split", "test"))),
         chosen.k,
     )
 
@@ -61,10 +58,3 @@ def _before(
         except InputError:
             continue  # not there, or not of this model
     return finished.open_index(model, dataset, _BEFORE)
-
-
-def _examples(dataset: RetrievalDataset, split: str) -> list[str]:
-    """Draw some queries that the training has not seen."""
-    rows = dataset.qrels[split].query_rows if split in dataset.qrels else np.arange(0)
-    chosen = np.random.default_rng(0).permutation(rows)[:_EXAMPLES]
-    return dataset.queries.take(chosen)

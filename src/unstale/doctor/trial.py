@@ -42,9 +42,9 @@ def run_trial(
     folder: Path,
     settings: TrainSettings,
     *,
-    seconds: float = 120.0,
-    steps: int | None = None,
-    targets: int = 20_000,
+    seconds: float,
+    steps: int | None,
+    targets: int,
 ) -> Trial:
     """Train three times from the same start: stale, corrected-free and corrected.
 
