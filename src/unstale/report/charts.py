@@ -84,15 +84,11 @@ def line_chart(
     """Draw lines, each named at the right; `up` and `room`, for names, make charts comparable."""
     up = up or linear([y for line in lines for y in line.heights()])
     last = max(x for line in lines for x, _ in line.points)
-    frame = _Frame(*size, room or label_room(lines), linear_up_to(last), up)
+    room = room or _GAP + _CHARACTER * max(len(line.label) for line in lines)
+    frame = _Frame(*size, room, linear_up_to(last), up)
     marks = [_band(line, frame) for line in lines if line.band]
     marks += [_path(line, frame) for line in lines]
     return _svg(frame, [*marks, *_names(lines, frame)], axes)
-
-
-def label_room(lines: Sequence[Line]) -> float:
-    """Guess how wide the labels of lines are, their distance from the plot included."""
-    return _GAP + _CHARACTER * max(len(line.label) for line in lines)
 
 
 def dot_chart(dots: Sequence[Dot], width: float, axes: Axes) -> str:

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from unstale.report.charts import Axes, Dot, Line, dot_chart, label_room, line_chart
+from unstale.report.charts import Axes, Dot, Line, dot_chart, line_chart
 from unstale.report.entries import Group, headline, ranked, spoken
 from unstale.report.escape import escape
 from unstale.report.numbers import percent, spread
-from unstale.report.scales import Scale, linear
+from unstale.report.scales import Scale
 
 # Drawn for a phone, where text must be large enough; the style sheet enlarges a chart on a page.
 _WIDE, _PANEL = (380.0, 290.0), (328.0, 230.0)
+_ROOM = 84.0  # for the word "corrected" beside a panel, whether it is there or not
 
 
 def by_strategy(groups: Sequence[Group]) -> str:
@@ -34,43 +35,28 @@ def by_strategy(groups: Sequence[Group]) -> str:
     return _chart(dot_chart(dots, _WIDE[0], Axes(f"{name} of every strategy", f"{name}, %")))
 
 
-def freshness(groups: Sequence[Group], reading: str) -> str:
-    """Draw a reading over the steps, one panel a strategy: the stale view and the corrected one.
-
-    Args:
-        groups: The runs.
-        reading: `overlap`, in percent and on 0..100, or `kl`.
-    """
-    percents = reading == "overlap"
-    panels = {}
+def freshness(groups: Sequence[Group]) -> str:
+    """Draw what the caches held over the steps, one panel a strategy: stale and corrected."""
+    name, figures = "true top 10 found, %", ""
+    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0))  # of all panels, to compare them
     for group in groups:
-        measured = {view: group.readings(f"{reading}_{view}") for view in ("stale", "corrected")}
-        panels[group.name] = [
-            _line(view, f"tone-{view}", taken, 100.0 if percents else 1.0)
-            for view, taken in measured.items()
-            if taken
+        lines = [
+            _line(view, f"tone-{view}", taken)
+            for view in ("stale", "corrected")
+            if (taken := group.readings(f"overlap_{view}"))
         ]
-    drawn = [line for lines in panels.values() for line in lines]
-    if not drawn:
-        return ""
-    # One scale for all panels, or they could not be compared.
-    values = [y for line in drawn for y in line.heights()]
-    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)) if percents else linear([0.0, *values])
-    y_name = "true top 10 found, %" if percents else "KL from the true softmax"
-    figures = ""
-    for name, lines in panels.items():
         if lines:
-            axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
-            chart = line_chart(lines, _PANEL, axes, up=up, room=label_room(drawn))
-            figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
-    return f'<div class="panels">{figures}</div>'
+            axes = Axes(f"{group.name}: {name} over the steps", "step", name)
+            chart = line_chart(lines, _PANEL, axes, up=up, room=_ROOM)
+            figures += f"<figure><figcaption>{escape(group.name)}</figcaption>{chart}</figure>"
+    return f'<div class="panels">{figures}</div>' if figures else ""
 
 
 def curves(groups: Sequence[Group], against: str) -> str:
     """Draw recall during the runs, against `seconds` or `steps`; a mean over the seeds."""
     lines, metric = [], headline(groups)
     for group in groups:
-        line = _line(group.name, group.tone, group.curve(metric), 100.0)
+        line = _line(group.name, group.tone, group.curve(metric))
         if against == "seconds":
             clock = {step: fmean(seconds) for step, seconds in group.curve("seconds")}
             timed = [(clock[x], y) for x, y in line.points if x in clock]
@@ -87,12 +73,11 @@ def curves(groups: Sequence[Group], against: str) -> str:
     )
 
 
-def _line(
-    label: str, tone: str, measured: Sequence[tuple[float, list[float]]], factor: float
-) -> Line:
-    points = [(x, factor * fmean(values)) for x, values in measured]
+def _line(label: str, tone: str, measured: Sequence[tuple[float, list[float]]]) -> Line:
+    """Make a line of shares over the seeds, in percent."""
+    points = [(x, 100 * fmean(values)) for x, values in measured]
     several = any(len(values) > 1 for _, values in measured)
-    band = [(x, factor * min(v), factor * max(v)) for x, v in measured] if several else []
+    band = [(x, 100 * min(v), 100 * max(v)) for x, v in measured] if several else []
     return Line(label, tone, points, band)
 
 

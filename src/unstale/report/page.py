@@ -87,9 +87,6 @@ def _summary(
 
 
 def _freshness(groups: list[Group]) -> str:
-    overlap, kl = freshness(groups, "overlap"), freshness(groups, "kl")
-    if not overlap and not kl:
-        return ""
     about = (
         "How well a strategy's cache stands for the encoder as it is, on a fixed probe. The stale "
         "line is the cache as it was last embedded; the corrected line is the same cache seen "
@@ -97,20 +94,15 @@ def _freshness(groups: list[Group]) -> str:
     )
     if any(g.trained and not any(run.freshness for run in g.runs) for g in groups):
         about += " Strategies that keep no embedding of every target are not drawn."
-    return _section("Freshness", about, _also(overlap, "KL divergence", kl))
+    return _section("Freshness", about, freshness(groups))
 
 
 def _curves(groups: list[Group]) -> str:
-    charts = _also(curves(groups, "seconds"), "against steps", curves(groups, "steps"))
+    charts = curves(groups, "seconds")
+    if steps := curves(groups, "steps"):
+        charts += f"<details><summary>against steps</summary>{steps}</details>"
     about = "Means over the seeds. The clock counts training, refreshes included, not measuring."
     return _section(f"{spoken(headline(groups))} during training", about, charts)
-
-
-def _also(first: str, name: str, second: str) -> str:
-    """Show the first of two charts, and the second on a click."""
-    if not first or not second:
-        return first or second
-    return f"{first}<details><summary>{name}</summary>{second}</details>"
 
 
 def _recipe(settings: JsonObject) -> str:

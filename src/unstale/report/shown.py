@@ -21,8 +21,7 @@ def examples_html(groups: Sequence[Group]) -> str:
     return (
         f'<p class="note">From the {escape(group.name)} run{seed}, with its encoder as it was at '
         f'the end. A green <span class="hit">true</span> marks a target that is among the true '
-        f"nearest; the number is its place in the true ranking. Scores order a column; they do not "
-        f"compare across columns.</p>{shown}"
+        f"nearest; the number is its place in the true ranking.</p>{shown}"
     )
 
 
@@ -83,9 +82,7 @@ def _item(mined: ListedTarget, true: Sequence[int]) -> str:
     hit = mined.row in true
     place, kind = (true.index(mined.row) + 1, "hit") if hit else (mined.true_rank, "miss")
     badge = "" if place is None else f'<span class="{kind}">true {place:,}</span>'
-    score = "" if mined.score is None else f'<span class="score">{mined.score:.3f}</span>'
-    facts = f'<div class="facts">{badge}{score}</div>'
-    return f'<li class="is-{kind}">{facts}{_target(mined.text)}</li>'
+    return f'<li class="is-{kind}"><div class="facts">{badge}</div>{_target(mined.text)}</li>'
 
 
 def _target(text: str) -> str:
