@@ -5,6 +5,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import DoctorFlags
@@ -23,24 +24,27 @@ def run(chosen: DoctorFlags) -> None:
         dataset = load_dataset(chosen.data)
         names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
         settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
-        limits = {"seconds": chosen.seconds, "steps": chosen.steps, "targets": chosen.targets}
+        limits: dict[str, Any] = {
+            "seconds": chosen.seconds,
+            "steps": chosen.steps,
+            "targets": chosen.targets,
+        }
         with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
             trial = run_trial(
                 dataset, lambda: open_encoder(chosen), Path(scratch), settings, **limits
             )
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
-        duplicates = int(dataset.counts["duplicate_texts"])
-        _show(trial, len(dataset.targets), duplicates, seconds)
+        _show(trial, len(dataset.targets), seconds)
         print(said)
         if folder:
-            found = asdict(trial.findings) | {"duplicate_texts": duplicates, "advice": said}
+            found = asdict(trial.findings) | {"advice": said, "seconds": seconds}
             output = folder.begin()
-            folder.finish(trial.dataset.counts, trial.runs, doctor=found | {"seconds": seconds})
+            folder.finish(trial.dataset.counts, trial.runs, doctor=found)
             print(f"results: {output / RESULTS}")
 
 
-def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:
+def _show(trial: Trial, targets: int, seconds: float) -> None:
     found, stale, drawn = trial.findings, trial.runs[0], len(trial.dataset.targets)
     held = f"it holds {HELD:.0%} of it to the end"
     if found.lost > 1 - HELD:
@@ -55,7 +59,6 @@ def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:
             for one in found.tried
         },
         "embedding all again": f"{found.refresh_seconds:.1f} s for {drawn:,} targets",
-        "duplicates": f"{duplicates:,} targets have another's text, and are never mined beside it",
     }
     print(f"\n{trial.dataset.name}: {stale.steps:,} steps on {drawn:,} of {targets:,} targets")
     for name, text in rows.items():

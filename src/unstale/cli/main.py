@@ -53,7 +53,6 @@ COMMANDS: dict[str, type] = {
 _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
-    "re-embed-by": "--re-embed N embeds the targets that queries retrieve most; ",
 }
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
 set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`

@@ -53,7 +53,7 @@ class ServeFlags:
     """
 
     run: str
-    port: int = 8000
+    port: int = setting(8000, least=0, most=2**16 - 1)
     k: int = setting(10, least=1)
 
 
@@ -99,9 +99,9 @@ class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
         output: A new or empty folder for results.json, if wanted.
     """
 
-    seconds: float = 120.0
-    steps: int | None = None
-    targets: int = 20_000
+    seconds: float = setting(120.0, above=0)
+    steps: int | None = setting(None, least=1)
+    targets: int = setting(20_000, least=2)
     batch_size: int = setting(64, least=1)
     hard_negatives: int = setting(4, least=0)
     uniform_negatives: int = setting(1, least=0)

@@ -13,8 +13,9 @@ from unstale.encoders.embed import dimension
 from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.machine import free_memory
-from unstale.plan.cost import Cost, Job, Rates, choose, costs, disk
+from unstale.plan.cost import Job, Rates, choose, costs, disk
 from unstale.plan.measure import calibrate, encoder_flops
+from unstale.report.numbers import duration
 
 _QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
@@ -35,26 +36,22 @@ def run(chosen: PlanFlags) -> None:
         fits = limit is None or cost.memory <= limit
         numbers = cost.flops / 1e12, cost.seconds, cost.memory / 1e9, cost.traffic / 1e6
         flops, seconds, memory, traffic = (f"{number:.3g}" for number in numbers)
-        times = _time(cost.embedding), _time(cost.run)
+        times = duration(cost.embedding), duration(cost.run)
         row = cost.strategy, cost.search, flops, seconds, *times, memory, traffic
         table.add_row(*row, style=None if fits else "dim")
     Console().print(table)
     print("TFLOP and MB (between devices) a step, GB (memory) a device")
     for name, size in disk(job).items():
         print(f"disk, {name}: {size / 1e9:.3g} GB")
-    print(_advice(choose(found, limit), limit))
+    room = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
+    if best := choose(found, limit):
+        hint = "" if limit else "; --device-memory says what does not fit"
+        print(f"choose: {best.strategy}, {best.search} search, on devices with {room}{hint}")
+    else:
+        print(f"nothing fits into {room} a device: use more devices, or --dtype float16 or int8")
     if chosen.output:
         rows = [vars(cost) for cost in found]
         write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
-
-
-def _advice(best: Cost | None, limit: float | None) -> str:
-    """Say what to choose, and how to learn what does not fit if no memory was given."""
-    size = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
-    if best is None:
-        return f"nothing fits into {size} a device: use more devices, or --dtype float16 or int8"
-    hint = "" if limit else "; --device-memory says what does not fit"
-    return f"choose: {best.strategy}, {best.search} search, on devices with {size}{hint}"
 
 
 def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
@@ -94,15 +91,3 @@ def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
     if spread > _QUIET:
         print("the machine is busy with other work: times are uncertain; plan again when it is not")
     return job, rates, limit or float(free_memory(model.device) or 0) or None
-
-
-def _time(seconds: float) -> str:
-    """Write a time in its unit.
-
-    Example:
-        >>> _time(90.0), _time(7200.0), _time(200_000.0)
-        ('90 s', '2 h', '2.3 d')
-    """
-    if seconds < 600:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 3600:.2g} h" if seconds < 1.5e5 else f"{seconds / 86_400:.2g} d"

@@ -14,7 +14,6 @@ from unstale.doctor.advice import Findings, Tried
 from unstale.doctor.sample import PROBE, sample
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
 from unstale.results import RunResult
 from unstale.training.cells import embed_once
 from unstale.training.job import train
@@ -58,9 +57,6 @@ def run_trial(
         targets: The most targets to sample.
     """
     began = time.perf_counter()
-    if seconds <= 0 or targets < 2 or (steps is not None and steps < 1):
-        rule = "expected seconds above 0, at least 2 targets and 1 step"
-        raise InputError(f"{rule}, not {seconds:g}, {targets} and {steps}")
     model = encoder()
     rate = _rate(model, sample(dataset, min(512, targets)))
     part = sample(dataset, min(targets, max(1000, int(_SHARE * seconds * rate))))

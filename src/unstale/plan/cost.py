@@ -124,7 +124,7 @@ def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     if strategy.caches:
         work.append((_scanned(job, strategy, search), rates.scan))
         held, passes = job.buffer_bytes * rows, 1.0
-    if _refreshes(strategy):  # such a buffer is not int8
+    if "refreshes" in strategy.reads:  # such a buffer is not int8
         held, passes = max(2 * rows, held), passes + job.refreshes
     if strategy.corrects:
         held += 4 * rows + 8 * job.targets / job.devices
@@ -143,11 +143,6 @@ def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     flops = sum(flops for flops, _ in work)
     run = seconds * job.steps + embedding
     return Cost(strategy.name, search, flops, seconds, held, traffic, embedding, run)
-
-
-def _refreshes(strategy: Strategy) -> bool:
-    """Tell whether it embeds all targets again, as often as the job says."""
-    return "refreshes" in strategy.reads
 
 
 def _scanned(job: Job, strategy: Strategy, search: str) -> float:
@@ -169,8 +164,9 @@ def disk(job: Job) -> dict[str, float]:
 
 def choose(found: Sequence[Cost], memory: float | None) -> Cost | None:
     """Take the cheapest fresh way that fits: corrected as a rule, where re-embedding costs more."""
-    known = strategies()
-    fresh = [c for c in found if known[c.strategy].corrects or _refreshes(known[c.strategy])]
+    ways = strategies().values()
+    names = [way.name for way in ways if way.corrects or "refreshes" in way.reads]
+    fresh = [c for c in found if c.strategy in names]
     once = min((c.embedding for c in fresh), default=0.0)
     fits = [c for c in fresh if memory is None or c.memory <= memory]
     return min(fits, key=lambda c: (c.embedding > 2 * once, c.seconds), default=None)

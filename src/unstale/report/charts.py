@@ -28,10 +28,6 @@ class Line:
     points: Sequence[tuple[float, float]]
     band: Sequence[tuple[float, float, float]] = ()  # (x, low, high)
 
-    def heights(self) -> list[float]:
-        """List everything that the axis must hold."""
-        return [y for _, y in self.points] + [y for _, *ends in self.band for y in ends]
-
 
 @final
 @dataclass(frozen=True)
@@ -82,7 +78,8 @@ def line_chart(
     room: float | None = None,
 ) -> str:
     """Draw lines, each named at the right; `up` and `room`, for names, make charts comparable."""
-    up = up or linear([y for line in lines for y in line.heights()])
+    ends = [y for line in lines for _, *both in line.band for y in both]
+    up = up or linear([*ends, *(y for line in lines for _, y in line.points)])
     last = max(x for line in lines for x, _ in line.points)
     room = room or _GAP + _CHARACTER * max(len(line.label) for line in lines)
     frame = _Frame(*size, room, linear_up_to(last), up)

@@ -48,10 +48,6 @@ class Group:
         """Average a metric over the seeds."""
         return self.average(lambda run: run.metrics.get(name))
 
-    def start(self, name: str) -> float | None:
-        """Average a metric before training over the seeds."""
-        return self.average(lambda run: run.initial_metrics.get(name))
-
     def readings(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of a freshness reading."""
         return _by_step([run.freshness for run in self.runs], name)
@@ -97,12 +93,7 @@ def corrected_group(groups: Sequence[Group]) -> Group | None:
 
 
 def spoken(metric: str) -> str:
-    """Write a metric's name as one says it.
-
-    Example:
-        >>> spoken("exact_match")
-        'exact match'
-    """
+    """Write a metric's name as one says it: `exact match`."""
     return metric.replace("_", " ")
 
 

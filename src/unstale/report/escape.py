@@ -19,9 +19,8 @@ def escape(text: object) -> str:
         >>> escape("evil\u202eexe")
         'evil[U+202E]exe'
     """
-    shown = str(text).replace("\r\n", "\n")
-    return html.escape("".join(f"[U+{ord(c):04X}]" if _hidden(c) else c for c in shown))
-
-
-def _hidden(c: str) -> bool:
-    return c not in _KEPT and unicodedata.category(c) in _HIDDEN
+    shown = ""
+    for c in str(text).replace("\r\n", "\n"):
+        hidden = c not in _KEPT and unicodedata.category(c) in _HIDDEN
+        shown += f"[U+{ord(c):04X}]" if hidden else c
+    return html.escape(shown)

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from unstale.data.answers import exact_match
 from unstale.report.entries import Group, corrected_group
 from unstale.report.escape import escape
-from unstale.results import AnsweredQuestion, ExampleQuery, ListedTarget
+from unstale.results import ExampleQuery, ListedTarget
 
 
 def examples_html(groups: Sequence[Group]) -> str:
@@ -32,49 +31,36 @@ def answers_html(groups: Sequence[Group]) -> str:
         return ""
     main = corrected_group(groups)
     group, run, answers = min(found, key=lambda triple: triple[0] is not main)
-    rows = "".join(_answer(answer) for answer in answers)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(a.question)}</th><td>{escape(a.answer or "(no answer)")}</td>'
+        f"<td>{escape(' / '.join(a.gold))}</td></tr>"
+        for a in answers
+    )
     return (
         f'<p class="note">From the {escape(group.name)} run, {escape(run.split)} split.</p>'
-        '<div class="scroll"><table class="answers"><thead><tr><th>question</th><th>answer</th>'
-        f"<th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _answer(answer: AnsweredQuestion) -> str:
-    right = exact_match(answer.answer, answer.gold)
-    mark = '<span class="hit">right</span>' if right else '<span class="miss">wrong</span>'
-    said = escape(answer.answer) if answer.answer else '<span class="none">no answer</span>'
-    gold = escape(" / ".join(answer.gold))
-    return (
-        f'<tr><th scope="row" dir="auto">{escape(answer.question)}</th>'
-        f'<td dir="auto">{said} {mark}</td><td dir="auto">{gold}</td></tr>'
+        '<div class="scroll"><table class="answers" dir="auto"><thead><tr><th>question</th>'
+        f"<th>answer</th><th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
 def _example(example: ExampleQuery) -> str:
-    true = [m.row for m in example.true]
-    columns = _column("True nearest", "by the encoder as it is now", example.true, true)
-    for title, note, mined in (
-        ("Stale", "from the cache as it is", example.stale),
-        ("Corrected", "from the cache, corrected", example.corrected),
+    true, columns = [m.row for m in example.true], ""
+    for kind, title, note, mined in (
+        ("true", "True nearest", "by the encoder as it is now", example.true),
+        ("stale", "Stale", "from the cache as it is", example.stale),
+        ("corrected", "Corrected", "from the cache, corrected", example.corrected),
     ):
         if mined:
-            hits = len({m.row for m in mined} & set(true))
-            columns += _column(title, f"{note}: {hits} of {len(true)} true", mined, true)
+            hits = sum(m.row in true for m in mined)
+            items = "".join(_item(m, true) for m in mined)
+            columns += f'<section class="{kind}"><h4>{title}</h4><p class="note">{note}: {hits} '
+            columns += f"of {len(true)} true</p><ol>{items}</ol></section>"
     label = ""
     if example.label is not None:
         label = f'<div class="label"><h4>Label</h4>{_target(example.label.text)}</div>'
     return (
         f'<article class="example"><h3 dir="auto">{escape(example.query)}</h3>'
         f'{label}<div class="columns">{columns}</div></article>'
-    )
-
-
-def _column(title: str, note: str, mined: Sequence[ListedTarget], true: Sequence[int]) -> str:
-    items = "".join(_item(m, true) for m in mined)
-    return (
-        f'<section class="{title.split()[0].lower()}"><h4>{title}</h4>'
-        f'<p class="note">{note}</p><ol>{items}</ol></section>'
     )
 
 

@@ -19,7 +19,8 @@ def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str,
     figures = []
     if (reached := shown.mean(metric)) is not None:
         caption = f"{spoken(metric)}, {escape(shown.name)}"
-        if shown.trained and (start := shown.start(metric)) is not None:
+        start = shown.average(lambda run: run.initial_metrics.get(metric))
+        if shown.trained and start is not None:
             caption += f", from {start:.1%} before training"
         if best is not shown:
             caption += f"; {escape(best.name)} reached {best.mean(metric) or 0:.1%}"
