@@ -4,8 +4,8 @@ import tempfile
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import DoctorFlags
@@ -24,15 +24,10 @@ def run(chosen: DoctorFlags) -> None:
         dataset = load_dataset(chosen.data)
         names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
         settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
-        limits: dict[str, Any] = {
-            "seconds": chosen.seconds,
-            "steps": chosen.steps,
-            "targets": chosen.targets,
-        }
+        limits = chosen.seconds, chosen.steps, chosen.targets
         with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
-            trial = run_trial(
-                dataset, lambda: open_encoder(chosen), Path(scratch), settings, **limits
-            )
+            encoder = partial(open_encoder, chosen)
+            trial = run_trial(dataset, encoder, Path(scratch), settings, *limits)
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
         _show(trial, len(dataset.targets), seconds)

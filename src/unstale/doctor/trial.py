@@ -40,7 +40,6 @@ def run_trial(
     encoder: Callable[[], SentenceTransformer],
     folder: Path,
     settings: TrainSettings,
-    *,
     seconds: float,
     steps: int | None,
     targets: int,

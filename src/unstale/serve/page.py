@@ -89,8 +89,6 @@ def _moved(hit: Hit, verb: str) -> str:
     Example:
         >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "was")
         '<span class="up">▲ was 4</span>'
-        >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "goes to")
-        '<span class="down">▼ goes to 4</span>'
     """
     if hit.rank == hit.other_rank:
         return '<span class="same">= stays</span>'
