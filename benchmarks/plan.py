@@ -23,7 +23,7 @@ from unstale.data.load import load_dataset
 from unstale.encoders.embed import dimension
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
-from unstale.plan.cost import Job, costs, priced
+from unstale.plan.cost import Job, costs
 from unstale.plan.measure import calibrate, encoder_flops
 from unstale.training.job import train
 
@@ -59,7 +59,7 @@ def planned(model: SentenceTransformer, dataset: RetrievalDataset, tokens: int) 
         steps=STEPS,
     )
     rates, _ = calibrate(model, job, tokens, bandwidth=1e10)
-    return {(c.strategy, c.search): c.seconds for c in costs(job, rates, priced(4, 1))}
+    return {(c.strategy, c.search): c.seconds for c in costs(job, rates)}
 
 
 def took(dataset: RetrievalDataset, encoder: dict, buffer: Path, way: dict, top: Path) -> float:

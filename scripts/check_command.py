@@ -38,6 +38,8 @@ def check(command: Command) -> None:
 
 
 def _unstale(words: Sequence[str], *, inline: bool = False) -> None:
+    if words[:1] == ["--print_completion"]:  # a parser that printed its script cannot parse again
+        return
     if words[:1] != ["--help"]:
         _each("command", words[:1], COMMANDS)
     if inline and len(words) == 1:  # its name alone, in a sentence

@@ -13,7 +13,7 @@ HARNESS = """<!doctype html><body><iframe id="frame" width="{width}" height="300
 </iframe><script>
 onload = () => {{
   const page = document.getElementById("frame").contentDocument;
-  const shown = [...page.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().width);
+  const shown = [...page.querySelectorAll("svg")].filter(s => s.checkVisibility());
   const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 &&
                          a.top < b.bottom - 3 && b.top < a.bottom - 3;
   const smallest = Math.min(...shown.map(
@@ -28,12 +28,11 @@ onload = () => {{
       boxes.slice(i + 1).forEach(b => meet(a, b) && covered.push(names[i].textContent));
     }});
   }}
-  const choose = () => [...page.querySelectorAll(".switch > div")].map(d => d.offsetHeight > 0);
-  const before = choose();
-  page.querySelectorAll(".switch input").forEach((b, i) => i % 2 && b.click());
+  page.querySelectorAll("section > details > summary").forEach(s => s.click());
+  const opened = [...page.querySelectorAll("svg")].filter(s => s.checkVisibility());
   document.body.dataset.seen = JSON.stringify({{
     width: page.documentElement.scrollWidth, charts: shown.length, covered, cut,
-    before, after: choose(), ran: page.documentElement.dataset.run || null,
+    opened: opened.length, ran: page.documentElement.dataset.run || null,
     scripts: page.scripts.length, paper: getComputedStyle(page.body).backgroundColor,
     text: page.body.innerText, smallest,
   }});

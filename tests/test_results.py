@@ -81,7 +81,7 @@ EVALUATE = COUNTS | {
 }
 
 
-@pytest.mark.parametrize("entry", [TRAIN, RAG, EVALUATE, EVALUATE | {"data": {"name": "world"}}])
+@pytest.mark.parametrize("entry", [TRAIN, RAG, EVALUATE])
 def test_an_entry_is_written_as_it_was_read(entry: dict[str, Any], tmp_path: Path) -> None:
     write_results(tmp_path, {"name": "world"}, [RunResult.from_json(entry, "here")])
     read = read_results(tmp_path)
@@ -98,7 +98,7 @@ def test_a_result_made_by_hand_is_written_without_what_does_not_apply() -> None:
     assert written["examples"] == [EXAMPLE]
     assert written["search"] == "ivf"
     assert written["seed"] is None
-    absent = {"model", "data", "answers", "negatives", "reader_inputs", "batch_size"}
+    absent = {"model", "answers", "negatives", "reader_inputs", "batch_size"}
     assert not absent & written.keys()
     measured = RunResult(strategy="none", metrics=METRICS).to_json()
     assert not {"search", "curve", "searched", "examples", "candidates_dropped"} & measured.keys()
@@ -146,11 +146,11 @@ def test_only_an_object_is_an_entry() -> None:
         RunResult.from_json([], "here")
 
 
-def test_a_comparison_adds_its_summary_and_several_datasets_their_average(tmp_path: Path) -> None:
+def test_a_comparison_adds_its_summary(tmp_path: Path) -> None:
     run = RunResult.from_json(TRAIN, "here")
-    write_results(tmp_path, {}, [run], summary={"mean": {}}, average=METRICS)
+    write_results(tmp_path, {}, [run], summary={"mean": {}})
     read = json.loads((tmp_path / "results.json").read_text())
-    assert (read["summary"], read["average"]) == ({"mean": {}}, METRICS)
+    assert read["summary"] == {"mean": {}}
 
 
 def test_answers_are_typed() -> None:

@@ -58,7 +58,6 @@ class RunResult:
 
     strategy: str
     model: str | None = None  # that was only measured
-    data: Mapping[str, Any] | None = None  # its data, if a model was measured on several
     seed: int | None = None
     steps: int = 0  # 0: not trained, only measured
     batch_size: int | None = None

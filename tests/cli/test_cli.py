@@ -86,35 +86,6 @@ def test_evaluate_agrees_with_the_run(
     )
 
 
-def test_several_datasets_are_one_table(
-    beir: Path, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "half"
-    shutil.copytree(beir, other)
-    lines = (other / "qrels" / "test.tsv").read_text().splitlines()
-    (other / "qrels" / "test.tsv").write_text("\n".join(lines[:11]) + "\n")
-    words = ["evaluate", "--model", str(bert_folder), "--output", str(tmp_path / "all")]
-    assert main([*words, "--data", str(beir), str(other)]) == 0
-    results = json.loads((tmp_path / "all" / "results.json").read_text())
-    assert [r["strategy"] for r in results["runs"]] == ["world", "half"]
-    assert [r["data"]["test_pairs"] for r in results["runs"]] == [20, 10]
-    for name, run in (("world", results["runs"][0]), ("half", results["runs"][1])):
-        lines = (tmp_path / "all" / name / "test.run").read_text().splitlines()
-        assert len(lines) == 100 * run["data"]["test_pairs"]
-    first, second = (r["metrics"]["recall@100"] for r in results["runs"])
-    assert results["average"]["recall@100"] == pytest.approx((first + second) / 2)
-    shown = capsys.readouterr().out
-    assert [w for w in ("world", "half", "average") if f" {w} " in shown] == [
-        "world", "half", "average",
-    ]  # fmt: skip
-    saved = yaml.safe_load((tmp_path / "all" / "config.yaml").read_text())
-    assert saved["data"] == [str(beir), str(other)]
-    assert main(["report", str(tmp_path / "all")]) == 0
-    assert main([*words[:-1], str(tmp_path / "twice"), "--data", str(beir), str(beir)]) == 2
-    assert "--data names world twice" in capsys.readouterr().err
-    assert not (tmp_path / "twice").exists()
-
-
 def test_search_shows_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", "which violin was golden?", "--run", str(run), "--k", "3"]) == 0
     shown = capsys.readouterr().out

@@ -108,12 +108,6 @@ def test_what_a_command_reads_is_not_replaced(tmp_path: Path) -> None:
     assert model.is_dir()
 
 
-def test_settled_flags_are_the_ones_that_are_saved(tmp_path: Path) -> None:
-    with run_folder("train", TrainFlags(output=str(tmp_path / "run"))) as run:
-        run.begin(TrainFlags(output=str(tmp_path / "run"), batch_size=3))
-    assert read_config(tmp_path / "run")["batch_size"] == 3
-
-
 def test_data_is_written_at_once_or_not_at_all(tmp_path: Path) -> None:
     output = tmp_path / "data"
     with pytest.raises(OSError, match="disk is full"):

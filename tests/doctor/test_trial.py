@@ -1,19 +1,14 @@
 """The trial on real data with a real model, as `unstale doctor` runs it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from unstale.buffer.embed import embed_corpus
-from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.main import main
-from unstale.data.dataset import RetrievalDataset, Texts
-from unstale.doctor.false_negatives import find_false_negatives
+from unstale.data.dataset import RetrievalDataset
 from unstale.doctor.sample import PROBE, sample
-from unstale.encoders.tokenise import target_tokens
 
 
 def test_a_sample_keeps_the_pairs_together(dataset: RetrievalDataset) -> None:
@@ -28,55 +23,24 @@ def test_a_sample_keeps_the_pairs_together(dataset: RetrievalDataset) -> None:
     assert len(whole.split("train").pairs) == 80
 
 
-def test_false_negatives_are_counted(
-    dataset: RetrievalDataset, static_model, tmp_path: Path
-) -> None:
-    """Ask by the positive's own text, and give every positive a twin with one more full stop.
-
-    Nothing can score above the positive then, and the twin is the first of the two that are mined.
-    """
-    texts = list(dataset.targets)
-    dataset = replace(dataset, queries=Texts.of(texts))
-    doubled = replace(
-        dataset,
-        targets=Texts.of([*texts, *(f"{text}." for text in texts)]),
-        target_ids=Texts.of([*dataset.target_ids, *(f"twin{i}" for i in range(len(texts)))]),
-        title_ends=None,
-    )
-    found = []
-    for name, data in (("plain", dataset), ("doubled", doubled)):
-        part = sample(data, 1000)
-        tokens = target_tokens(static_model, part)
-        made_by = fingerprint(static_model, part.targets)
-        buffer, _ = embed_corpus(static_model, tokens, tmp_path / name, made_by)
-        found.append(find_false_negatives(static_model, part, buffer, 2))
-    assert [f.above for f in found] == [0, 0]
-    assert found[1].twins >= 0.5 > found[0].twins  # the plain world has texts that are alike, too
-    asked = replace(doubled, queries=dataset.query_ids)  # by what tells nothing
-    assert find_false_negatives(static_model, sample(asked, 1000), buffer, 2).above > 0.5
-
-
 def test_doctor(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     words = ["doctor", "--data", str(beir), "--model", str(bert_folder), "--layers", "1"]
     words += ["--steps", "6", "--batch-size", "16", "--learning-rate", "0.01"]
     assert main([*words, "--output", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [r["strategy"] for r in results["runs"]] == [
-        "stale", "corrected-free, 64 units", "corrected, 64 units", "corrected, 128 units",
-    ]  # fmt: skip
+    assert [r["strategy"] for r in results["runs"]] == ["stale", "corrected-free", "corrected"]
     found = results["doctor"]
     assert found["advice"] in shown
     last = results["runs"][0]["freshness"][-1]
     assert found["overlaps"][-1] == [6, last["overlap_stale"]]
     assert found["overlaps"][-1][1] < 0.9  # so high a learning rate drifts
-    tried = [(one["strategy"], one["units"]) for one in found["tried"]]
-    assert tried == [("corrected-free", 64), ("corrected", 64), ("corrected", 128)]
-    free, narrow, wide = results["runs"][1:]
+    assert [one["strategy"] for one in found["tried"]] == ["corrected-free", "corrected"]
+    free, corrected = results["runs"][1:]
     assert free["negatives"] == {"hard": 0, "uniform": 0, "free": 4}
-    assert narrow["negatives"] == {"hard": 4, "uniform": 1, "free": 0}
-    cost = (wide["seconds"]["training"] - wide["seconds"]["metering"]) / 6
-    assert found["tried"][2]["step_seconds"] == pytest.approx(cost)
+    assert corrected["negatives"] == {"hard": 4, "uniform": 1, "free": 0}
+    cost = (corrected["seconds"]["training"] - corrected["seconds"]["metering"]) / 6
+    assert found["tried"][1]["step_seconds"] == pytest.approx(cost)
     assert np.isfinite(found["refresh_seconds"])
     assert main(["report", str(tmp_path / "out")]) == 0
 
@@ -90,8 +54,8 @@ def test_time_decides_the_steps(beir: Path, bert_folder: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("flags", "rule"),
     [
-        (["--seconds", "0"], "expected seconds above 0"),
-        (["--steps", "0"], "at least 2 targets and 1 step, not 120, 20000 and 0"),
+        (["--seconds", "0"], "--seconds must be above 0, got 0.0"),
+        (["--steps", "0"], "--steps must be at least 1, got 0"),
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
     ],
 )

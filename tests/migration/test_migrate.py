@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale import MigrateSettings, migrate
 from unstale.cli.options import EncoderFlags, OutputFlags
-from unstale.cli.options_correct import CorrectFlags
+from unstale.cli.options_inspect import CorrectFlags
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError

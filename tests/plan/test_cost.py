@@ -1,20 +1,20 @@
 """The planner's arithmetic, by hand, and its command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from unstale.cli.main import main
+from unstale.miners import find_strategy
 from unstale.plan.cost import (
     Job,
-    Priced,
     Rates,
     choose,
     correct_flops,
     costs,
     disk,
-    priced,
     rerank_flops,
     scan_flops,
     step_flops,
@@ -33,12 +33,11 @@ JOB = Job(
     refreshes=8,
 )
 ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0, fixed=100.0)
-PRICED = priced(hard=1, uniform=1)  # the 2 negatives of the job
 
 
 def test_operations_by_hand() -> None:
     assert JOB.candidates == 4 * 3
-    assert step_flops(JOB) == 3 * (4 * 5 + 12 * 50)
+    assert step_flops(JOB, 12) == 3 * (4 * 5 + 12 * 50)
     assert scan_flops(JOB) == 2 * 1000 * 10 * 4
     # In: 2 x 10 x 20 a target; out, moved to the 4 queries: 2 x 20 x 4.
     assert correct_flops(JOB) == 1000 * (2 * 10 * 20 + 2 * 20 * 4)
@@ -46,44 +45,40 @@ def test_operations_by_hand() -> None:
 
 
 def test_a_stale_step_is_encoding_scan_and_update() -> None:
-    stale = next(c for c in costs(JOB, ONE, PRICED) if c.strategy == "stale")
-    assert stale.flops == step_flops(JOB) + scan_flops(JOB)
+    stale = next(c for c in costs(JOB, ONE) if c.strategy == "stale")
+    assert stale.flops == step_flops(JOB, 12) + scan_flops(JOB)
     assert stale.seconds == stale.flops + 100  # whatever the candidates
     assert stale.memory == 4 * 1000 * 10 + 16 * 100 + 2 * 4 * 12 * 10
     assert stale.embedding == 1000 * 50
-    exhaustive = next(c for c in costs(JOB, ONE, PRICED) if c.strategy == "exhaustive")
+    exhaustive = next(c for c in costs(JOB, ONE) if c.strategy == "exhaustive")
     assert exhaustive.embedding == 9 * stale.embedding  # once, and 8 refreshes
-    assert exhaustive.total(100) == 100 * stale.seconds + 9 * stale.embedding
+    assert exhaustive.run == 100 * stale.seconds + 9 * stale.embedding
 
 
 def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
-    in_batch = next(c for c in costs(JOB, ONE, PRICED) if c.strategy == "in-batch")
+    in_batch = next(c for c in costs(JOB, ONE) if c.strategy == "in-batch")
     assert in_batch.seconds == 3 * (4 * 5 + 4 * 50) + 100  # 4 labels are the candidates
 
 
 def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
-    found = {c.strategy: c for c in costs(JOB, ONE, PRICED) if c.search == "rolling"}
+    found = {c.strategy: c for c in costs(JOB, ONE) if c.search == "rolling"}
     assert set(found) == {"corrected", "corrected-free"}
     rolling, free = found["corrected"], found["corrected-free"]
     searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
-    assert rolling.flops == step_flops(JOB) + 6 * 12 * network + searched
+    assert rolling.flops == step_flops(JOB, 12) + 6 * 12 * network + searched
     # The latter encodes the 4 labels alone.
     assert free.flops == 3 * (4 * 5 + 4 * 50) + 6 * 4 * network + searched
 
 
 def test_an_exact_search_runs_h_over_everything() -> None:
-    exact = next(
-        c for c in costs(JOB, ONE, PRICED) if (c.strategy, c.search) == ("corrected", "exact")
-    )
+    exact = next(c for c in costs(JOB, ONE) if (c.strategy, c.search) == ("corrected", "exact"))
     learnt = 6 * 12 * (2 * 10 * 20 + 20 + 10)
-    assert exact.flops == step_flops(JOB) + learnt + 2 * scan_flops(JOB) + correct_flops(JOB)
+    assert exact.flops == step_flops(JOB, 12) + learnt + 2 * scan_flops(JOB) + correct_flops(JOB)
 
 
 def test_devices_share_rows_and_work_but_not_weights() -> None:
-    from dataclasses import replace
-
     one, four = (
-        next(c for c in costs(replace(JOB, devices=n), ONE, PRICED) if c.strategy == "stale")
+        next(c for c in costs(replace(JOB, devices=n), ONE) if c.strategy == "stale")
         for n in (1, 4)
     )
     assert four.memory == one.memory - 0.75 * 4 * 1000 * 10
@@ -93,12 +88,12 @@ def test_devices_share_rows_and_work_but_not_weights() -> None:
 
 
 def test_what_does_not_fit_is_not_chosen() -> None:
-    found = costs(JOB, ONE, PRICED)
-    best = choose(found, PRICED, None)
+    found = costs(JOB, ONE)
+    best = choose(found, None)
     assert best is not None
     assert best.strategy == "corrected-free"
-    assert choose(found, PRICED, 10.0) is None
-    lean = choose(found, PRICED, next(c.memory for c in found if c.strategy == "stale") + 1)
+    assert choose(found, 10.0) is None
+    lean = choose(found, next(c.memory for c in found if c.strategy == "stale") + 1)
     assert lean is not None
     assert lean.strategy == "exhaustive"  # only the bare buffer fits
 
@@ -134,10 +129,11 @@ def test_flags_that_were_renamed_are_refused_with_their_new_names(old, advice, c
 
 
 def test_a_strategy_is_priced_by_what_it_does_alone() -> None:
-    # Two negatives of each kind, a corrector, refreshes: none of today's strategies is like it.
-    both = Priced("both", 2, 2, caches=True, corrects=True, searches=False, refreshed=True)
-    (cost,) = costs(JOB, ONE, [both])
+    # Four negatives, a corrector, refreshes: none of today's strategies is like it.
+    reads = ("corrector_hidden", "refreshes")
+    both = replace(find_strategy("corrected"), name="both", reads=reads)
+    (cost,) = costs(replace(JOB, negatives=4), ONE, [both])
     assert (cost.strategy, cost.search) == ("both", "exact")
     assert cost.embedding == 9 * 1000 * 50
-    trained, network = 3 * (4 * 5 + 20 * 50), 2 * 10 * 20 + 20 + 10  # 4 x (1 + 2 + 2) candidates
+    trained, network = 3 * (4 * 5 + 20 * 50), 2 * 10 * 20 + 20 + 10  # 4 x (1 + 4) candidates
     assert cost.flops == trained + 6 * 20 * network + 2 * scan_flops(JOB) + correct_flops(JOB)

@@ -28,12 +28,11 @@ def page(results: dict[str, Any], hostile: str, tmp_path: Path) -> Path:
 def test_a_person_can_read_it(page: Path, tmp_path: Path, width: int) -> None:
     seen = look(page, tmp_path, width)
     assert seen["width"] <= width  # nothing sticks out: no scrolling sideways
-    assert seen["charts"] == 1 + 7 + 1  # the trade-off, a panel a strategy, one of two curves
+    assert seen["charts"] == 1 + 7 + 1  # the strategies, a panel for each, one of two curves
     assert seen["covered"] == []  # no name over another
     assert seen["cut"] == []  # no name beyond its chart
     assert seen["smallest"] > 10  # pixels of the smallest chart's text
-    assert seen["before"] == [True, False, True, False]  # a switch shows one of its two
-    assert seen["after"] == [False, True, False, True]
+    assert seen["opened"] == seen["charts"] + 1  # against steps too, on a click
     assert "What is mined" in seen["text"]
 
 

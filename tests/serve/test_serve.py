@@ -27,7 +27,7 @@ HOSTILE = "<script>document.documentElement.dataset.run = 1</script>"
 
 @contextmanager
 def serving(page) -> Iterator[int]:
-    with listen("127.0.0.1", 0) as server:
+    with listen(0) as server:
         server.page = page
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -99,12 +99,10 @@ def test_both_models_are_shown_with_scores_and_moved_ranks(
                 assert moved[0] == ("▲" if (other > rank) == bool(side) else "▼")
 
 
-def test_the_first_page_offers_queries_that_work(port: int) -> None:
+def test_the_first_page_asks_for_a_query(port: int) -> None:
     _, text, _ = get(port, "/")
-    links = re.findall(r'<a href="(/\?q=[^"]+)">', text)
-    assert len(links) == 5
+    assert "Type a query" in text
     assert '<section class="sides">' not in text
-    assert len(sides(get(port, links[0])[1])) == 2
 
 
 def test_a_rag_run_answers_with_its_sources(read: Path) -> None:
@@ -135,8 +133,9 @@ def test_what_is_not_the_page(port: int) -> None:
     assert get(port, "/etc/passwd")[0] == 404
     assert get(port, "/", host="evil.example")[0] == 421  # a name that was made to point here
     assert get(port, "/", host=f"localhost:{port}")[0] == 200
+    assert get(port, "/", host="[")[0] == 400
     status, text, _ = get(port, f"/?q={'x' * (LONGEST + 1)}")
-    assert (status, "this has 2,001." in text) == (200, True)
+    assert (status, f'value="{"x" * LONGEST}"' in text) == (200, True)  # the beginning
 
 
 def test_a_search_that_fails_does_not_end_the_server(capfd) -> None:
@@ -157,9 +156,9 @@ def test_what_cannot_be_served(tmp_path: Path, trained: Path, capsys) -> None:
         taken.listen()
         used = str(taken.getsockname()[1])
         assert main(["serve", str(trained), "--port", used]) == 2
-    assert f"port {used} of 127.0.0.1 is in use: choose another" in capsys.readouterr().err
+    assert f"port {used} is in use: choose another" in capsys.readouterr().err
     assert main(["serve", str(trained), "--port", "70000"]) == 2
-    assert "from 0 to 65535, not 70000" in capsys.readouterr().err
+    assert "--port must be at most 65535, got 70000" in capsys.readouterr().err
     assert main(["serve", str(tmp_path), "--port", "0"]) == 2
     assert "is not a finished training run (no model/)" in capsys.readouterr().err
 

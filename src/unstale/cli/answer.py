@@ -21,4 +21,4 @@ def run(chosen: AnswerFlags) -> None:
     Console().print(Text(said.text or "(no answer)", style="bold"))
     if len(said.rows):
         columns = {"P(y|x)": [f"{p:.3f}" for p in said.probabilities.tolist()]}
-        print_targets(dataset, said.rows.numpy(), columns, width=chosen.width)
+        print_targets(dataset, said.rows.numpy(), columns)

@@ -1,18 +1,18 @@
 """`unstale compare`: strategies x seeds, from identical starts, with an honest summary."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 
-from unstale.cli.compare_rag import rag_flags
 from unstale.cli.flags import flag_values
-from unstale.cli.options import CompareFlags
+from unstale.cli.options import CompareFlags, RagFlags
 from unstale.cli.output import run_folder
 from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
+from unstale.declare import flag
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -92,3 +92,21 @@ def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[st
             raise InputError(f"--strategies {word}: expected a number from 1 to {len(seeds)}")
         counts[name] = int(count or len(seeds))
     return [(name, seed) for i, seed in enumerate(seeds) for name, n in counts.items() if i < n]
+
+
+def rag_flags(chosen: CompareFlags) -> RagFlags:
+    """Take the flags of Algorithm 2 that a comparison has, and those given as `--rag.NAME`."""
+    known, own = {f.name for f in fields(RagFlags)}, {f.name for f in fields(chosen)}
+    for name in chosen.rag:
+        if name not in known:
+            raise InputError(f"--rag: `unstale rag` has no {name}")
+        if name in own or name == "retriever":
+            use = "--model" if name == "retriever" else flag(name)
+            raise InputError(f"--rag.{name}: use {use}")
+    usual = CompareFlags()
+    for name in own - known - {"model", "strategies", "seeds", "rag"}:
+        if getattr(chosen, name) != getattr(usual, name):
+            raise InputError(f"{flag(name)} has no effect with a --reader")
+    given = {name: getattr(chosen, name) for name in own & known}
+    shared = {name: value for name, value in given.items() if value is not None}
+    return RagFlags(**{**shared, **chosen.rag, "retriever": chosen.model})

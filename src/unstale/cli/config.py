@@ -1,6 +1,5 @@
 """The flags of a run, as its folder keeps them: config.yaml, in the form that `--config` reads."""
 
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +71,7 @@ def read_flags(path: Path) -> dict[str, Any]:
 
 def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
     """List what a command reads, by its flags: paths, or names."""
-    given = [value for name, value in flag_values(chosen).items() if name in _PATHS and value]
-    lists = (value if isinstance(value, list) else [str(value)] for value in given)
-    return list(chain.from_iterable(lists))
+    return [str(v) for name, v in flag_values(chosen).items() if name in _PATHS and v]
 
 
 def place_of(name: str) -> Path:
@@ -95,10 +92,8 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
     return {k: _absolute_name(v) if k in _PATHS else v for k, v in values.items()}
 
 
-def _absolute_name(name: Any) -> Any:  # noqa: ANN401 - a name, a list of them, or what YAML held
+def _absolute_name(name: Any) -> Any:  # noqa: ANN401 - a name, or what YAML held
     """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
-    if isinstance(name, list):
-        return [_absolute_name(each) for each in name]
     if not isinstance(name, str) or not name or not (place := place_of(name)).exists():
         return name
     return name.replace(str(place), str(place.resolve()), 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from unstale.cli.config import place_of
 from unstale.cli.encoder import open_encoder
 from unstale.cli.finished import run_corrector, run_parts
-from unstale.cli.options_correct import CorrectFlags
+from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
@@ -60,16 +60,15 @@ def _with_run(chosen: CorrectFlags) -> CorrectFlags:
     """Take what a training run knows: its data, its trained encoder and its stale buffer."""
     if not chosen.run:
         return chosen
-    parts = run_parts(chosen.run)
+    data, model, buffer = run_parts(chosen.run)
     for flag, given, own, default in (
-        ("data", chosen.data, parts.data, CorrectFlags.data),
-        ("model", chosen.model, parts.model, CorrectFlags.model),
+        ("data", chosen.data, data, CorrectFlags.data),
+        ("model", chosen.model, model, CorrectFlags.model),
     ):
         same = given == own or Path(given).resolve() == Path(own).resolve()
         if not same and given != default:
             raise InputError(f"--run {chosen.run} brings its own --{flag}, {own}, not {given}")
-    vectors = chosen.vectors or parts.buffer
-    return replace(chosen, data=parts.data, model=parts.model, vectors=vectors)
+    return replace(chosen, data=data, model=model, vectors=chosen.vectors or buffer)
 
 
 def _check_output(chosen: CorrectFlags) -> None:

@@ -4,18 +4,14 @@ import tempfile
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import DoctorFlags
 from unstale.cli.output import run_folder
-from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.doctor.advice import HELD, Findings, advise
+from unstale.doctor.advice import HELD, advise
 from unstale.doctor.trial import Trial, run_trial
 from unstale.results import RESULTS
 from unstale.training.settings import TrainSettings
@@ -26,72 +22,40 @@ def run(chosen: DoctorFlags) -> None:
     began = time.perf_counter()
     with run_folder("doctor", chosen) if chosen.output else nullcontext() as folder:
         dataset = load_dataset(chosen.data)
-        trial = _try(chosen, dataset)
+        names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
+        settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
+        limits = chosen.seconds, chosen.steps, chosen.targets
+        with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
+            encoder = partial(open_encoder, chosen)
+            trial = run_trial(dataset, encoder, Path(scratch), settings, *limits)
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
-        duplicates = int(dataset.counts["duplicate_texts"])
-        _show(trial, len(dataset.targets), duplicates, seconds)
+        _show(trial, len(dataset.targets), seconds)
         print(said)
         if folder:
-            found = asdict(trial.findings) | {"duplicate_texts": duplicates, "advice": said}
+            found = asdict(trial.findings) | {"advice": said, "seconds": seconds}
             output = folder.begin()
-            folder.finish(trial.dataset.counts, trial.runs, doctor=found | {"seconds": seconds})
+            folder.finish(trial.dataset.counts, trial.runs, doctor=found)
             print(f"results: {output / RESULTS}")
 
 
-def _try(chosen: DoctorFlags, dataset: RetrievalDataset) -> Trial:
-    names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
-    settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
-    with tempfile.TemporaryDirectory(prefix="unstale-") as scratch:
-        return run_trial(
-            dataset,
-            lambda: open_encoder(chosen),
-            Path(scratch),
-            settings,
-            seconds=chosen.seconds,
-            steps=chosen.steps,
-            targets=chosen.targets,
-        )
-
-
-def _show(trial: Trial, targets: int, duplicates: int, seconds: float) -> None:
-    found, steps = trial.findings, trial.runs[0].steps
-    last = trial.runs[0].freshness[-1]
-    drawn = len(trial.dataset.targets)
-    title = f"{trial.dataset.name}: {steps:,} steps on {drawn:,} of {targets:,} targets"
-    table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
-    table.add_column(no_wrap=True)
-    table.add_column()
-    table.add_row("drift", f"cosine {last['cosine_stale']:.3f} of stale and fresh embeddings")
-    table.add_row(
-        "a stale buffer loses", f"{_percent(found.lost)} of the true top 10 ({_when(found)})"
-    )
-    for one in found.tried:
-        table.add_row(
-            f"{one.strategy}, {one.units:,} units",
-            f"recovers {_percent(found.recovered(one))} of that, at "
-            f"{_milliseconds(one.step_seconds)} a step instead of "
-            f"{_milliseconds(found.step_seconds)}",
-        )
-    table.add_row("embedding all again", f"{found.refresh_seconds:.1f} s for {drawn:,} targets")
-    table.add_row(
-        "mined negatives",
-        f"{_percent(found.above)} score above the positive, {_percent(found.twins)} nearly repeat "
-        f"it; {duplicates:,} targets have another's text, and are never mined beside it",
-    )
-    table.caption = f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further"
-    Console().print(table)
-
-
-def _when(found: Findings) -> str:
-    if found.lost <= 1 - HELD:
-        return f"and holds {_percent(HELD)} of it to the end"
-    return f"and less than {_percent(HELD)} of it is left after {found.holds:.0f} steps"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms"
+def _show(trial: Trial, targets: int, seconds: float) -> None:
+    found, stale, drawn = trial.findings, trial.runs[0], len(trial.dataset.targets)
+    held = f"it holds {HELD:.0%} of it to the end"
+    if found.lost > 1 - HELD:
+        held = f"less than {HELD:.0%} of it is left after {found.holds:.0f} steps"
+    pace = 1000 * found.step_seconds
+    rows = {
+        "drift": f"cosine {stale.freshness[-1]['cosine_stale']:.3f} of stale and fresh embeddings",
+        "a stale buffer loses": f"{found.lost:.0%} of the true top 10: {held}",
+        **{
+            one.strategy: f"recovers {found.recovered(one):.0%} of that, at "
+            f"{1000 * one.step_seconds:.0f} ms a step instead of {pace:.0f} ms"
+            for one in found.tried
+        },
+        "embedding all again": f"{found.refresh_seconds:.1f} s for {drawn:,} targets",
+    }
+    print(f"\n{trial.dataset.name}: {stale.steps:,} steps on {drawn:,} of {targets:,} targets")
+    for name, text in rows.items():
+        print(f"  {name:<{max(map(len, rows))}}  {text}")
+    print(f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further\n")

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
@@ -99,22 +99,13 @@ class FinishedRun:
         return {"device": self.config.get("device"), "trust_remote_code": trusted}
 
 
-class RunParts(NamedTuple):
-    """Where the parts of a run are."""
-
-    data: str
-    model: str
-    buffer: str
-
-
-def run_parts(run: str) -> RunParts:
+def run_parts(run: str) -> tuple[str, str, str]:
     """Find the data, the trained encoder and the stale buffer of a run that has a corrector."""
     folder = Path(run)
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise InputError(f"{folder} is not a finished run with a corrector")
     config = _config_with_data(folder)
-    buffer = str(config.get("buffer") or folder / "buffer")
-    return RunParts(config["data"], str(folder / "model"), buffer)
+    return config["data"], str(folder / "model"), str(config.get("buffer") or folder / "buffer")
 
 
 def run_corrector(run: str, width: int) -> Corrector:

@@ -65,8 +65,6 @@ def _add(
     elif hint is bool:
         action = ActionYesNo(yes_prefix="", no_prefix="no-")
         group.add_argument(flag(name), action=action, default=default, help=text)
-    elif hint == list[str]:
-        group.add_argument(flag(name), type=str, nargs="+", default=default, help=text)
     else:
         group.add_argument(flag(name), type=hint, default=default, help=text)
 

@@ -13,10 +13,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 
 from unstale.bfloat16 import ensure_bfloat16
-from unstale.cli import options, options_correct, options_inspect
+from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
 from unstale.cli.flags import about, add_flags, instantiate, known_flags
 from unstale.declare import check_bounds
@@ -42,10 +42,9 @@ COMMANDS: dict[str, type] = {
         options_inspect.DoctorFlags,
         options_inspect.PlanFlags,
         options_inspect.VerifyFlags,
-        options_correct.CorrectFlags,
+        options_inspect.CorrectFlags,
         options.MineFlags,
         options.ConvertFlags,
-        options_inspect.CompletionFlags,
         options.ExperimentFlags,
     )
 }
@@ -54,9 +53,9 @@ COMMANDS: dict[str, type] = {
 _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
-    "re-embed-by": "--re-embed N embeds the targets that queries retrieve most; ",
 }
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
+set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

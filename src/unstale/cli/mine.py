@@ -31,9 +31,9 @@ def run(chosen: MineFlags) -> None:
     if form.write is None:
         raise InputError(f"{form.name} can be read, but not written")
     if chosen.run is not None:
-        parts = run_parts(chosen.run)
-        chosen = replace(chosen, data=chosen.data or parts.data, model=parts.model)
-        chosen = replace(chosen, buffer=chosen.buffer or parts.buffer)
+        data, model, buffer = run_parts(chosen.run)
+        data, buffer = chosen.data or data, chosen.buffer or buffer
+        chosen = replace(chosen, data=data, model=model, buffer=buffer)
     if not chosen.data:
         raise InputError("--data is required: what to mine for, or --run for a training run")
     with run_folder("mine", chosen) as output:
@@ -41,13 +41,13 @@ def run(chosen: MineFlags) -> None:
         _check(chosen, dataset)
         if form.check is not None:
             form.check(dataset)
-        model = open_encoder(chosen)
+        encoder = open_encoder(chosen)
         began = time.perf_counter()
         place = output.path.resolve()  # "." has no name
         place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
-            negatives = _negatives(chosen, dataset, model, Path(scratch))
-            mined = mine_split(model, dataset, chosen.split, negatives, chosen.hard_negatives)
+            negatives = _negatives(chosen, dataset, encoder, Path(scratch))
+            mined = mine_split(encoder, dataset, chosen.split, negatives, chosen.hard_negatives)
             seconds = time.perf_counter() - began
         written = with_negatives(dataset, chosen.split, mined)
         with output.at_once() as folder:

@@ -200,17 +200,15 @@ class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
 
 
 @dataclass(frozen=True)
-class EvaluateFlags(OutputFlags, EncoderFlags):
+class EvaluateFlags(OutputFlags, DataFlags, EncoderFlags):
     """Measure a model on a dataset: recall, MRR, nDCG.
 
-    It writes results.json with an entry and a TREC run file for each dataset.
+    It writes results.json and a TREC run file.
 
     Args:
-        data: One or several datasets in any format that unstale reads, hub names, or docstrings.
         split: Split to evaluate on.
     """
 
-    data: list[str] = field(default_factory=lambda: ["docstrings"])
     split: str = "test"
 
 

@@ -1,10 +1,10 @@
-"""The flags of commands that look at a run, a folder, the data or the machine."""
+"""The flags of commands that look at a run, the data or the machine, or correct vectors."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags
 from unstale.declare import setting
+from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
 
 
@@ -18,13 +18,11 @@ class SearchFlags:
         query: What to look for.
         run: A run folder that `unstale demo` or `unstale train` wrote.
         k: How many targets to show.
-        width: Characters of each target to show.
     """
 
     query: str
     run: str = "runs/demo"
     k: int = setting(5, least=1)
-    width: int = setting(300, least=1)
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,10 @@ class AnswerFlags:
     Args:
         question: What to answer.
         run: A run folder that `unstale rag` wrote.
-        width: Characters of each target to show.
     """
 
     question: str
     run: str = "runs/rag"
-    width: int = setting(200, least=1)
 
 
 @dataclass(frozen=True)
@@ -52,14 +48,12 @@ class ServeFlags:
 
     Args:
         run: A run folder that `unstale demo`, `train` or `rag` wrote, or a comparison's cell.
-        host: The address to listen on; with any other than this, others can read the targets.
         port: The port to listen on; 0 for any that is free.
         k: How many targets to show on each side.
     """
 
     run: str
-    host: str = "127.0.0.1"
-    port: int = 8000
+    port: int = setting(8000, least=0, most=2**16 - 1)
     k: int = setting(10, least=1)
 
 
@@ -105,9 +99,9 @@ class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
         output: A new or empty folder for results.json, if wanted.
     """
 
-    seconds: float = 120.0
-    steps: int | None = None
-    targets: int = 20_000
+    seconds: float = setting(120.0, above=0)
+    steps: int | None = setting(None, least=1)
+    targets: int = setting(20_000, least=2)
     batch_size: int = setting(64, least=1)
     hard_negatives: int = setting(4, least=0)
     uniform_negatives: int = setting(1, least=0)
@@ -162,13 +156,22 @@ class PlanFlags(EncoderFlags):
 
 
 @dataclass(frozen=True)
-class CompletionFlags:
-    """Print a script that completes commands and flags in your shell.
+class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
+    """Bring old vectors up to date with a new encoder by embedding only a sample.
 
-    The script knows every command and flag; loading it takes no time when you type.
+    It writes the new vectors in the format of the old ones, results.json and curve.svg.
 
     Args:
-        shell: Which shell.
+        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
+            that `unstale embed` wrote. Row by row they belong to the targets of the data.
+        data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
+            folder may lack qrels, or queries.
+        run: Take corrector, encoder, data and stale buffer of a training run; the sample then
+            only validates.
+        resume: Resume an embedding that was interrupted.
     """
 
-    shell: Literal["bash", "zsh", "fish", "tcsh"]
+    vectors: str = ""
+    data: str = "docstrings"
+    run: str | None = None
+    resume: bool = False

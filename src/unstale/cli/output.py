@@ -31,14 +31,6 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     A folder that is about to be replaced may hold nothing that the command reads, by its flags.
     One in which bad input stopped a command before anything was made is emptied again, so that
     the corrected command can have it.
-
-    Example:
-        def run(chosen: EvaluateFlags) -> None:
-            with run_folder("evaluate", chosen) as run:
-                dataset = load_dataset(chosen.data)  # what can be refused is refused here
-                output = run.begin()
-                result = measure(dataset, output)
-                run.finish(dataset.counts, [result])
     """
     run = RunFolder(command, chosen)
     try:
@@ -66,14 +58,11 @@ class RunFolder:
         if not self.finished:
             _open_output(chosen, dry=True)
 
-    def begin(self, chosen: OutputFlags | None = None) -> Path:
-        """Create, empty or reopen the folder, lock it, save the flags, and return its path.
-
-        `chosen` are the flags to save, if some were settled since the checks.
-        """
+    def begin(self) -> Path:
+        """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
             _open_output(self._chosen)
-            save_config(self.path, self._command, chosen or self._chosen)
+            save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
         return self.path

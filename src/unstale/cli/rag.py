@@ -10,10 +10,9 @@ from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import RagFlags
-from unstale.cli.output import run_folder
-from unstale.cli.train import Start, check_each, check_trainer
+from unstale.cli.train import Start, check_each, check_trainer, run_training
 from unstale.declare import taken_from
-from unstale.distributed import first_alone, rank, start
+from unstale.distributed import first_alone, rank
 from unstale.miners import strategies
 from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
@@ -22,24 +21,15 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, load_reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
-from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.training.settings import Checked
 
 
 def run(chosen: RagFlags) -> None:
     """Check everything, train retriever and reader, and write the results."""
-    start(chosen.device)
-    with run_folder("rag", chosen) as folder:
-        if folder.finished:
-            return
-        ready = prepare_rag(chosen, [chosen.strategy])
-        output = folder.begin()
-        result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
-        folder.finish(ready.counts, [result])
-    if rank() > 0:
+    output = run_training("rag", chosen, prepare_rag)
+    if not output or rank() > 0:
         return
-    print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
     print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
     print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 

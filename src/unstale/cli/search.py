@@ -16,6 +16,8 @@ from unstale.encoders.embed import embed_queries
 from unstale.errors import InputError
 from unstale.search.exact import Exact
 
+_WIDTH = 300  # characters of a target to show
+
 
 def run(chosen: SearchFlags) -> None:
     """Answer one query from a run's model and corpus."""
@@ -31,15 +33,13 @@ def run(chosen: SearchFlags) -> None:
     scores = [f"{score:.3f}" for score in best.scores[0].tolist()]
     ranks = [str(rank) for rank in range(1, len(scores) + 1)]
     columns = {"rank": ranks, "score": scores}
-    print_targets(dataset, best.rows[0].numpy(), columns, width=chosen.width, title=chosen.query)
+    print_targets(dataset, best.rows[0].numpy(), columns, title=chosen.query)
 
 
 def print_targets(
     dataset: RetrievalDataset,
     rows: Int[np.ndarray, " k"],
     columns: Mapping[str, Sequence[str]],
-    *,
-    width: int,
     title: str | None = None,
 ) -> None:
     """Print a table of targets, with columns of numbers before them."""
@@ -50,11 +50,11 @@ def print_targets(
     table.add_column("target", ratio=1)
     found = zip(dataset.target_ids.take(rows), dataset.targets.take(rows), strict=True)
     for *numbers, (key, text) in zip(*columns.values(), found, strict=True):
-        table.add_row(*numbers, Text(key), Text(_shorten(text, width)))
+        table.add_row(*numbers, Text(key), Text(_shorten(text)))
     Console().print(table)
 
 
-def _shorten(text: str, width: int) -> str:
+def _shorten(text: str) -> str:
     """Cut a long target, and show control characters instead of obeying them."""
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    return shown if len(shown) <= width else f"{shown[: width - 1]}…"
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"

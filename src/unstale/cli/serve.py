@@ -1,9 +1,7 @@
 """`unstale serve`: a run, to try in a browser."""
 
-import ipaddress
 from pathlib import Path
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
@@ -13,21 +11,17 @@ from unstale.cli.options_inspect import ServeFlags
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 from unstale.serve.page import Page
-from unstale.serve.server import listen
+from unstale.serve.server import HOST, listen
 from unstale.serve.sides import Side
 
 _BEFORE = "index-before"  # the corpus as the encoder embedded it before training
-_EXAMPLES = 5
 
 
 def run(chosen: ServeFlags) -> None:
     """Load both models, listen, and answer until stopped."""
-    with listen(chosen.host, chosen.port) as server:  # first: a port in use is said at once
+    with listen(chosen.port) as server:  # first: a port in use is reported at once
         server.page = open_page(chosen)
-        host, port = str(server.server_address[0]), server.server_address[1]
-        if not _is_loopback(host):
-            print(f"anyone who can reach {host} can read the targets")
-        print(f"open http://{host}:{port} (Ctrl+C stops it)", flush=True)
+        print(f"open http://{HOST}:{server.server_address[1]} (Ctrl+C stops it)", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -45,7 +39,6 @@ def open_page(chosen: ServeFlags) -> Page:
         Side(base, _before(finished, base, dataset)),
         Side(trained, finished.open_index(trained, dataset)),
         finished.open_asker(trained, dataset) if finished.answers else None,
-        _examples(dataset, str(finished.config.get("eval_split", "test"))),
         chosen.k,
     )
 
@@ -65,17 +58,3 @@ def _before(
         except InputError:
             continue  # not there, or not of this model
     return finished.open_index(model, dataset, _BEFORE)
-
-
-def _examples(dataset: RetrievalDataset, split: str) -> list[str]:
-    """Draw some queries that the training has not seen."""
-    rows = dataset.qrels[split].query_rows if split in dataset.qrels else np.arange(0)
-    chosen = np.random.default_rng(0).permutation(rows)[:_EXAMPLES]
-    return dataset.queries.take(chosen)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

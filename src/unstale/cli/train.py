@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
-from unstale.cli.options import TrainFlags
+from unstale.cli.options import RagFlags, TrainFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
@@ -24,6 +24,7 @@ from unstale.settings import MiningSettings
 from unstale.training.job import train_checked
 from unstale.training.settings import Checked, TrainSettings, without_effect
 
+F = TypeVar("F", TrainFlags, RagFlags)
 _LOG = logging.getLogger(__name__)
 # What the trainer would do with checkpoints by itself, and the flag that does it well.
 _OURS = {
@@ -37,38 +38,39 @@ _OURS = {
 @final
 @dataclass(frozen=True)
 class Start:
-    """What trainings on the same data begin with, checked.
-
-    Args:
-        dataset: Queries, targets and judgements.
-        counts: What results.json says of the data.
-        models: The encoder, and the reader if there is one, as they were checked.
-        checked: The settings with each strategy.
-        load: Loads such models anew, for a seed.
-        train: Trains models with settings in a folder, anew or resumed.
-    """
+    """What trainings on the same data begin with, checked."""
 
     dataset: RetrievalDataset
-    counts: dict[str, int | str]
-    models: tuple[Any, ...]
-    checked: Mapping[str, Checked[Any]]
-    load: Callable[[int], tuple[Any, ...]]
+    counts: dict[str, int | str]  # what results.json says of the data
+    models: tuple[Any, ...]  # the encoder, and the reader if there is one, as they were checked
+    checked: Mapping[str, Checked[Any]]  # the settings with each strategy
+    load: Callable[[int], tuple[Any, ...]]  # loads such models anew, for a seed
+    # Trains models with settings in a folder, anew or resumed.
     train: Callable[[Checked[Any], tuple[Any, ...], Path, bool], RunResult]
 
 
 def run(chosen: TrainFlags) -> None:
     """Check everything, train, and write the results."""
+    output = run_training("train", chosen, prepare_train)
+    if output and rank() == 0:
+        print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+
+
+def run_training(
+    command: str, chosen: F, prepare: Callable[[F, Sequence[str]], Start]
+) -> Path | None:
+    """Train with one strategy, print a table, and return the folder, if anything was left to do."""
     start(chosen.device)
-    with run_folder("train", chosen) as folder:
+    with run_folder(command, chosen) as folder:
         if folder.finished:
-            return
-        ready = prepare_train(chosen, [chosen.strategy])
+            return None
+        ready = prepare(chosen, [chosen.strategy])
         output = folder.begin()
         result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
         folder.finish(ready.counts, [result])
     if rank() == 0:
         print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
-        print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+    return output
 
 
 def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:

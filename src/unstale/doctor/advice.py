@@ -8,7 +8,6 @@ SMALL = 0.05  # of the true top-k lost: not worth mending
 MENDED = 0.5  # of what is lost, recovered: a corrector that is worth its while
 AS_GOOD = 0.05  # of what is lost: by so little more, a slower training is not worth its time
 HELD = 0.9  # of the true top-k: a buffer that holds less wants a refresh
-MANY = 0.02  # of the mined negatives nearly the same text as the positive: worth a filter
 
 
 @final
@@ -17,7 +16,6 @@ class Tried:
     """What a strategy with a corrector did: the share of the true top-k it saw at the end."""
 
     strategy: str
-    units: int
     overlap: float
     step_seconds: float
 
@@ -31,8 +29,6 @@ class Findings:
     step_seconds: float
     refresh_seconds: float  # to embed the trial's corpus once
     tried: Sequence[Tried]
-    above: float  # of the mined negatives, as `Suspects`
-    twins: float
 
     @property
     def lost(self) -> float:
@@ -45,10 +41,10 @@ class Findings:
 
     @property
     def best(self) -> Tried:
-        """Choose, of those that recover about as much as the best, the narrowest and quickest."""
+        """Choose the quickest of those that recover about as much as the best."""
         most = max(self.recovered(one) for one in self.tried)
         good = [one for one in self.tried if self.recovered(one) >= most - AS_GOOD]
-        return min(good, key=lambda one: (one.units, one.step_seconds))
+        return min(good, key=lambda one: one.step_seconds)
 
     @property
     def holds(self) -> float:
@@ -68,30 +64,17 @@ def advise(found: Findings) -> str:
     1. A buffer that lost little needs no mending.
     2. A corrector that recovers less than half of the loss is not to be relied on: refresh.
     3. If refreshing whenever the buffer has lost too much is cheaper than correcting: refresh.
-    4. Otherwise correct, by the strategy and width that did best.
-
-    And if many mined negatives nearly repeat the positive: filter them.
+    4. Otherwise correct, by the strategy that did best.
     """
     steps, best = found.overlaps[-1][0], found.best
-    share = f"{_percent(found.recovered(best))} of the loss"
+    share = f"{100 * max(0.0, found.recovered(best)):.0f}% of the loss"
     every = max(1, round(found.holds))
-    extra, refreshing = best.step_seconds - found.step_seconds, found.refresh_seconds / every
-    again = f"refresh about every {every:,} steps (--strategy auto-refresh)"
+    again = f"Refresh about every {every:,} steps (--strategy auto-refresh)"
     if found.lost < SMALL:
-        said = f"drift is small: in {steps:,} steps stale is enough (--strategy stale)"
-    elif found.recovered(best) < MENDED:
-        said = f"{again}: the corrector recovered only {share}"
-    elif refreshing < extra:
-        said = f"{again}: embedding this corpus again is cheaper than correcting it"
-    else:
-        said = f"correct, with {best.units:,} units (--strategy {best.strategy} "
-        said += f"--corrector-hidden {best.units}): it recovered {share}, at "
-        said += f"{1000 * best.step_seconds:.0f} ms a step"
-    if found.twins >= MANY:
-        said += f"; and filter: {_percent(found.twins)} of the mined negatives nearly repeat the "
-        said += "positive (--relative-margin 0.05)"
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * max(0.0, share):.0f}%"
+        return f"Drift is small: in {steps:,} steps stale is enough (--strategy stale)."
+    if found.recovered(best) < MENDED:
+        return f"{again}: the corrector recovered only {share}."
+    if found.refresh_seconds / every < best.step_seconds - found.step_seconds:
+        return f"{again}: embedding this corpus again is cheaper than correcting it."
+    pace = f"{1000 * best.step_seconds:.0f} ms a step"
+    return f"Correct (--strategy {best.strategy}): it recovered {share}, at {pace}."

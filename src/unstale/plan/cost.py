@@ -1,10 +1,11 @@
 """The arithmetic of a run: operations, memory, disk and traffic for each strategy and search."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from unstale.miners import strategies
+from unstale.miners.strategy import Strategy
 
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
@@ -72,16 +73,12 @@ class Cost:
     memory: float  # bytes for each device
     traffic: float  # bytes for each device
     embedding: float  # seconds beyond the steps: once at the start, and every refresh
-
-    def total(self, steps: int) -> float:
-        """Return the seconds of the whole run."""
-        return self.seconds * steps + self.embedding
+    run: float  # seconds of everything
 
 
-def step_flops(job: Job, candidates: int | None = None) -> float:
+def step_flops(job: Job, candidates: int) -> float:
     """Return the operations of encoding a step's queries and candidates, forward and backward."""
-    count = job.candidates if candidates is None else candidates
-    return 3 * (job.batch * job.query_flops + count * job.target_flops)
+    return 3 * (job.batch * job.query_flops + candidates * job.target_flops)
 
 
 def scan_flops(job: Job) -> float:
@@ -106,54 +103,28 @@ def rerank_flops(job: Job) -> float:
     return corrected + 2.0 * job.batch * _LANDMARKS * job.dim
 
 
-@final
-@dataclass(frozen=True)
-class Priced:
-    """What the cost of a strategy depends on."""
-
-    name: str
-    hard: int  # negatives that it encodes for each query
-    uniform: int
-    caches: bool  # it keeps all targets embedded, and searches them
-    corrects: bool  # it trains a corrector with a memory of its residuals
-    searches: bool  # how it searches through the corrector can be chosen
-    refreshed: bool  # it embeds all targets again, as often as the job says
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        """Name the ways to search that it can be priced with."""
-        if self.searches:
-            return "exact", "rolling", "ivf"
-        return ("exact",) if self.caches else ("none",)
-
-
-def priced(hard: int, uniform: int) -> list[Priced]:
-    """List the strategies whose costs differ, with these negatives where they encode any."""
+def costs(job: Job, rates: Rates, ways: Iterable[Strategy] | None = None) -> list[Cost]:
+    """Cost strategies, by default those whose costs differ, with every search that each has."""
+    ways = ways or [strategy for strategy in strategies().values() if strategy.planned]
     found = []
-    for strategy in strategies().values():
-        encodes = strategy.caches and strategy.negatives.hard > 0
-        counts = (hard, uniform) if encodes else (0, 0)
-        reads = ("search" in strategy.reads, "refreshes" in strategy.reads)
-        if strategy.planned:
-            found.append(Priced(strategy.name, *counts, strategy.caches, strategy.corrects, *reads))
+    for strategy in ways:
+        only = "exact" if strategy.caches else "none"
+        modes = ("exact", "rolling", "ivf") if "search" in strategy.reads else (only,)
+        found += [_cost(job, rates, strategy, mode) for mode in modes]
     return found
 
 
-def costs(job: Job, rates: Rates, ways: Sequence[Priced]) -> list[Cost]:
-    """Cost every strategy, with every way to search that it has."""
-    return [_cost(job, rates, one, mode) for one in ways for mode in one.modes]
-
-
-def _cost(job: Job, rates: Rates, strategy: Priced, search: str) -> Cost:
+def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     rows = job.targets * job.dim / job.devices
     candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
-    encoded = min(job.targets, job.batch * (1 + strategy.hard + strategy.uniform))
+    encodes = strategy.caches and strategy.negatives.hard > 0
+    encoded = job.candidates if encodes else min(job.targets, job.batch)
     work = [(step_flops(job, encoded), rates.train)]  # operations, and how many a second
     held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
     if strategy.caches:
         work.append((_scanned(job, strategy, search), rates.scan))
         held, passes = job.buffer_bytes * rows, 1.0
-    if strategy.refreshed:  # such a buffer is not int8
+    if "refreshes" in strategy.reads:  # such a buffer is not int8
         held, passes = max(2 * rows, held), passes + job.refreshes
     if strategy.corrects:
         held += 4 * rows + 8 * job.targets / job.devices
@@ -170,10 +141,11 @@ def _cost(job: Job, rates: Rates, strategy: Priced, search: str) -> Cost:
     held += 16.0 * job.parameters + candidates  # weights, gradients and two moments, in float32
     embedding = passes * (job.targets * job.target_flops / rates.encode / job.devices)
     flops = sum(flops for flops, _ in work)
-    return Cost(strategy.name, search, flops, seconds, held, traffic, embedding)
+    run = seconds * job.steps + embedding
+    return Cost(strategy.name, search, flops, seconds, held, traffic, embedding, run)
 
 
-def _scanned(job: Job, strategy: Priced, search: str) -> float:
+def _scanned(job: Job, strategy: Strategy, search: str) -> float:
     """Return the operations of a search on the vectors, h aside."""
     scan = scan_flops(job)
     if search == "ivf":
@@ -190,11 +162,10 @@ def disk(job: Job) -> dict[str, float]:
     return {"buffer": job.buffer_bytes * rows, "checkpoint": state + 4 * rows + 8 * job.targets}
 
 
-def choose(
-    found: Sequence[Cost], strategies: Sequence[Priced], memory: float | None
-) -> Cost | None:
+def choose(found: Sequence[Cost], memory: float | None) -> Cost | None:
     """Take the cheapest fresh way that fits: corrected as a rule, where re-embedding costs more."""
-    names = {one.name for one in strategies if one.corrects or one.refreshed}
+    ways = strategies().values()
+    names = [way.name for way in ways if way.corrects or "refreshes" in way.reads]
     fresh = [c for c in found if c.strategy in names]
     once = min((c.embedding for c in fresh), default=0.0)
     fits = [c for c in fresh if memory is None or c.memory <= memory]

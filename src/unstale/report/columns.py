@@ -7,7 +7,7 @@ from typing import final
 
 from unstale.report.entries import Group, headline, spoken
 from unstale.report.numbers import duration, gap_text, p_text, percent
-from unstale.report.summary import gap_recovered, p_value, references
+from unstale.report.summary import gap_recovered, p_value
 from unstale.results import JsonObject, RunResult
 
 SHOWN = {
@@ -69,7 +69,7 @@ def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str])
 
 def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
     """Write the gaps that are recovered and the p values; no columns, if a summary has none."""
-    metric = headline(rows)
+    metric, tested = headline(rows), summary.get("p_value")
     gaps = {
         f"gap at {SHOWN[m]}": [gap_text(gap_recovered(summary, row.strategy, m)) for row in rows]
         for m in _GAPS
@@ -78,7 +78,7 @@ def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
         f"p vs {reference}": [
             p_text(p_value(summary, reference, row.strategy, metric)) for row in rows
         ]
-        for reference in references(summary)
+        for reference in (tested if isinstance(tested, dict) else ())
     }
     gaps, tests, notes = _filled(gaps), _filled(tests), []
     if gaps:

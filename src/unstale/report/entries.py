@@ -26,8 +26,8 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name the strategy for a reader; a measured model stands for its data if it is known."""
-        return self.strategy if self.trained or self.runs[0].data else "as it is"
+        """Name the strategy for a reader."""
+        return self.strategy if self.trained else "as it is"
 
     @property
     def tone(self) -> str:
@@ -48,17 +48,9 @@ class Group:
         """Average a metric over the seeds."""
         return self.average(lambda run: run.metrics.get(name))
 
-    def start(self, name: str) -> float | None:
-        """Average a metric before training over the seeds."""
-        return self.average(lambda run: run.initial_metrics.get(name))
-
     def readings(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of a freshness reading."""
         return _by_step([run.freshness for run in self.runs], name)
-
-    def held(self, view: str) -> float | None:
-        """Average what a view of the cache held at the end of each run: stale or corrected."""
-        return self.average(lambda run: run.held(view))
 
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of what was measured before and during the run."""
@@ -101,12 +93,7 @@ def corrected_group(groups: Sequence[Group]) -> Group | None:
 
 
 def spoken(metric: str) -> str:
-    """Write a metric's name as one says it.
-
-    Example:
-        >>> spoken("exact_match")
-        'exact match'
-    """
+    """Write a metric's name as one says it: `exact match`."""
     return metric.replace("_", " ")
 
 

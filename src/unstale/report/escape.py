@@ -11,27 +11,16 @@ _KEPT = {"\n", "\t", "\u200c", "\u200d"}
 
 
 def escape(text: object) -> str:
-    r"""Escape text for HTML, and write characters that would not be seen as their code.
+    r"""Escape text for HTML, attributes included, and write characters that hide as their code.
 
     Example:
         >>> escape("<script>alert('x')</script>")
         '&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;'
         >>> escape("evil\u202eexe")
-        'evil<span class="code">U+202E</span>exe'
+        'evil[U+202E]exe'
     """
-    return "".join(_shown(c) for c in str(text).replace("\r\n", "\n"))
-
-
-def plain(text: object) -> str:
-    """Escape text where HTML allows no elements: in attributes and in an SVG's titles."""
-    return html.escape(
-        "".join(f"U+{ord(c):04X}" if _hidden(c) else c for c in str(text)), quote=True
-    )
-
-
-def _shown(c: str) -> str:
-    return f'<span class="code">U+{ord(c):04X}</span>' if _hidden(c) else html.escape(c)
-
-
-def _hidden(c: str) -> bool:
-    return c not in _KEPT and unicodedata.category(c) in _HIDDEN
+    shown = ""
+    for c in str(text).replace("\r\n", "\n"):
+        hidden = c not in _KEPT and unicodedata.category(c) in _HIDDEN
+        shown += f"[U+{ord(c):04X}]" if hidden else c
+    return html.escape(shown)

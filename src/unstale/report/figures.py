@@ -3,88 +3,60 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from unstale.report.charts import BOTTOM, TOP, Axes, Line, Point, line_chart, scatter
+from unstale.report.charts import Axes, Dot, Line, dot_chart, line_chart
 from unstale.report.entries import Group, headline, ranked, spoken
 from unstale.report.escape import escape
-from unstale.report.labels import GAP, width
 from unstale.report.numbers import percent, spread
-from unstale.report.scales import Scale, linear, symlog
+from unstale.report.scales import Scale
 
 # Drawn for a phone, where text must be large enough; the style sheet enlarges a chart on a page.
-_WIDE, _PANEL, _ROW = (380.0, 290.0), (328.0, 230.0), 24.0
+_WIDE, _PANEL = (380.0, 290.0), (328.0, 230.0)
+_ROOM = 84.0  # for the word "corrected" beside a panel, whether it is there or not
 
 
-def tradeoff(groups: Sequence[Group]) -> str:
-    """Draw recall against targets re-embedded, or the recall alone if nothing was re-embedded."""
-    metric, points = headline(groups), []
+def by_strategy(groups: Sequence[Group]) -> str:
+    """Draw what each strategy reached, best first, beside what it re-embedded for that."""
+    metric, dots = headline(groups), []
+    paid = any(run.targets_reembedded for group in groups for run in group.runs)
     for group in ranked(groups):
         if values := group.metric(metric):
-            cost = group.average(lambda run: run.targets_reembedded) or 0.0
-            mean, sd = 100 * fmean(values), 100 * (spread(values) or 0.0)
-            about = f"{group.name}: {percent(values)}"
-            points.append(Point(group.name, group.tone, cost, mean, about, (0.0, sd)))
-    if not points:
+            label = f"{group.name}: {percent(values)}"
+            if paid:
+                cost = group.average(lambda run: run.targets_reembedded) or 0.0
+                label += f", {cost:,.0f} re-embedded"
+            dots.append(Dot(label, group.tone, 100 * fmean(values), 100 * (spread(values) or 0.0)))
+    if not dots:
         return ""
-    name = spoken(metric)
-    if any(p.x for p in points):
-        axis = "targets re-embedded during training"
-        axes = Axes(f"{name} against targets re-embedded", axis, f"{name}, %")
-        edges = [p.y + side * p.whisker[1] for p in points for side in (-1, 1)]
-        margin = (max(edges) - min(edges)) / 20  # no point on the axis itself
-        up = linear([min(edges) - margin, max(edges) + margin])
-        return _chart(scatter(points, _WIDE, axes, symlog([p.x for p in points]), up))
     started = [run.initial_metrics for g in groups if g.trained for run in g.runs]
     if starts := [start[metric] for start in started if metric in start]:
-        about = f"before training: {percent([fmean(starts)])}"
-        points.append(Point("", "tone-other", 0.0, 100 * fmean(starts), about))
-    rows = [
-        Point(p.about, p.tone, p.y, -float(i), p.about, (p.whisker[1], 0.0))
-        for i, p in enumerate(points)
-    ]
-    across = linear([p.x + side * p.whisker[0] for p in rows for side in (-1, 1)])
-    size = (_WIDE[0], TOP + BOTTOM + _ROW * len(rows))
-    axes = Axes(f"{name} of every strategy", f"{name}, %")
-    return _chart(scatter(rows, size, axes, across, Scale(0.5 - len(rows), 0.5)))
+        mean = fmean(starts)
+        dots.append(Dot(f"before training: {percent([mean])}", "tone-other", 100 * mean))
+    name = spoken(metric)
+    return _chart(dot_chart(dots, _WIDE[0], Axes(f"{name} of every strategy", f"{name}, %")))
 
 
-def freshness(groups: Sequence[Group], reading: str) -> str:
-    """Draw a reading over the steps, one panel a strategy: the stale view and the corrected one.
-
-    Args:
-        groups: The runs.
-        reading: `overlap`, in percent and on 0..100, or `kl`.
-    """
-    percents = reading == "overlap"
-    panels = {}
+def freshness(groups: Sequence[Group]) -> str:
+    """Draw what the caches held over the steps, one panel a strategy: stale and corrected."""
+    name, figures = "true top 10 found, %", ""
+    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0))  # of all panels, to compare them
     for group in groups:
-        measured = {view: group.readings(f"{reading}_{view}") for view in ("stale", "corrected")}
-        panels[group.name] = [
-            _line(view, f"tone-{view}", taken, 100.0 if percents else 1.0)
-            for view, taken in measured.items()
-            if taken
+        lines = [
+            _line(view, f"tone-{view}", taken)
+            for view in ("stale", "corrected")
+            if (taken := group.readings(f"overlap_{view}"))
         ]
-    drawn = [line for lines in panels.values() for line in lines]
-    if not drawn:
-        return ""
-    # One scale for all panels, or they could not be compared.
-    values = [y for line in drawn for y in line.heights()]
-    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)) if percents else linear([0.0, *values])
-    room = GAP + max(width(line.label) for line in drawn)
-    y_name = "true top 10 found, %" if percents else "KL from the true softmax"
-    figures = ""
-    for name, lines in panels.items():
         if lines:
-            axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
-            chart = line_chart(lines, _PANEL, axes, up=up, room=room)
-            figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
-    return f'<div class="panels">{figures}</div>'
+            axes = Axes(f"{group.name}: {name} over the steps", "step", name)
+            chart = line_chart(lines, _PANEL, axes, up=up, room=_ROOM)
+            figures += f"<figure><figcaption>{escape(group.name)}</figcaption>{chart}</figure>"
+    return f'<div class="panels">{figures}</div>' if figures else ""
 
 
 def curves(groups: Sequence[Group], against: str) -> str:
     """Draw recall during the runs, against `seconds` or `steps`; a mean over the seeds."""
     lines, metric = [], headline(groups)
     for group in groups:
-        line = _line(group.name, group.tone, group.curve(metric), 100.0)
+        line = _line(group.name, group.tone, group.curve(metric))
         if against == "seconds":
             clock = {step: fmean(seconds) for step, seconds in group.curve("seconds")}
             timed = [(clock[x], y) for x, y in line.points if x in clock]
@@ -101,12 +73,11 @@ def curves(groups: Sequence[Group], against: str) -> str:
     )
 
 
-def _line(
-    label: str, tone: str, measured: Sequence[tuple[float, list[float]]], factor: float
-) -> Line:
-    points = [(x, factor * fmean(values)) for x, values in measured]
+def _line(label: str, tone: str, measured: Sequence[tuple[float, list[float]]]) -> Line:
+    """Make a line of shares over the seeds, in percent."""
+    points = [(x, 100 * fmean(values)) for x, values in measured]
     several = any(len(values) > 1 for _, values in measured)
-    band = [(x, factor * min(v), factor * max(v)) for x, v in measured] if several else []
+    band = [(x, 100 * min(v), 100 * max(v)) for x, v in measured] if several else []
     return Line(label, tone, points, band)
 
 

@@ -7,8 +7,8 @@ from unstale import __version__
 from unstale.files import atomic_file
 from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
-from unstale.report.escape import escape, plain
-from unstale.report.figures import curves, freshness, tradeoff
+from unstale.report.escape import escape
+from unstale.report.figures import by_strategy, curves, freshness
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
@@ -38,7 +38,7 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
     parts = [
         _summary(groups, data, summary, settings),
         _section("Results", "", results_table(groups) + comparison_table(groups, summary)),
-        _section(*_tradeoff_words(groups), tradeoff(groups)),
+        _section(f"{spoken(headline(groups))} by strategy", "", by_strategy(groups)),
         _freshness(groups),
         _curves(groups),
         _section(
@@ -54,7 +54,7 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return document(
         head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        title=f"unstale: {plain(name)}",
+        title=f"unstale: {escape(name)}",
         style=style_sheet(),
         heading=escape(name),
         body="\n".join(p for p in parts if p),
@@ -81,57 +81,28 @@ def _summary(
         f"<div><dt>{caption}</dt><dd>{value}</dd></div>"
         for value, caption in key_figures(groups, summary)
     )
-    said = "".join(f"<p>{s}</p>" for s in sentences(groups, data, summary, settings))
+    said = "".join(f"<p>{s}</p>" for s in sentences(groups, data, settings))
     figures = f'<dl class="figures">{figures}</dl>' if figures else ""
     return f'<section class="summary">{figures}{said}</section>'
 
 
-def _tradeoff_words(groups: list[Group]) -> tuple[str, str]:
-    if any(run.targets_reembedded for g in groups for run in g.runs):
-        return (
-            "What re-embedding buys",
-            "Up is better, left is cheaper. The axis is logarithmic beyond its start, so that 0 "
-            "has a place on it.",
-        )
-    return f"{spoken(headline(groups))} by strategy", ""
-
-
 def _freshness(groups: list[Group]) -> str:
-    overlap, kl = freshness(groups, "overlap"), freshness(groups, "kl")
-    if not overlap and not kl:
-        return ""
     about = (
         "How well a strategy's cache stands for the encoder as it is, on a fixed probe. The stale "
         "line is the cache as it was last embedded; the corrected line is the same cache seen "
         "through what the strategy learnt."
     )
-    blind = [
-        escape(g.name) for g in groups if g.trained and not any(run.freshness for run in g.runs)
-    ]
-    if blind:
-        about += f" Not drawn, since no embedding of every target is kept: {', '.join(blind)}."
-    return _section("Freshness", about, _switch({"Top 10 found": overlap, "KL divergence": kl}))
+    if any(g.trained and not any(run.freshness for run in g.runs) for g in groups):
+        about += " Strategies that keep no embedding of every target are not drawn."
+    return _section("Freshness", about, freshness(groups))
 
 
 def _curves(groups: list[Group]) -> str:
-    charts = {f"against {x}": curves(groups, x) for x in ("seconds", "steps")}
+    charts = curves(groups, "seconds")
+    if steps := curves(groups, "steps"):
+        charts += f"<details><summary>against steps</summary>{steps}</details>"
     about = "Means over the seeds. The clock counts training, refreshes included, not measuring."
-    return _section(f"{spoken(headline(groups))} during training", about, _switch(charts))
-
-
-def _switch(choices: dict[str, str]) -> str:
-    """Show one of several contents, by radio buttons and a rule of the style sheet: no script."""
-    there = [(name, content) for name, content in choices.items() if content]
-    if len(there) < 2:
-        return "".join(content for _, content in there)
-    buttons, contents = "", ""
-    for i, (name, content) in enumerate(there):
-        group, key = plain(there[0][0]), plain(f"{name}-{i}").replace(" ", "-").lower()
-        checked = " checked" if i == 0 else ""
-        buttons += f'<input type="radio" name="{group}" id="{key}" class="choice-{i}"{checked}>'
-        buttons += f'<label for="{key}">{escape(name)}</label>'
-        contents += f'<div class="content-{i}">{content}</div>'
-    return f'<div class="switch">{buttons}{contents}</div>'
+    return _section(f"{spoken(headline(groups))} during training", about, charts)
 
 
 def _recipe(settings: JsonObject) -> str:

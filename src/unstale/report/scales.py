@@ -1,7 +1,7 @@
 """Where does a value stand on an axis, and which values does the axis name?"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,7 +9,7 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class Scale:
-    """An axis, even or bent.
+    """An axis.
 
     Example:
         >>> scale = linear([12.0, 47.0])
@@ -20,12 +20,10 @@ class Scale:
     low: float
     high: float
     ticks: Sequence[float] = ()  # the values that it names
-    bend: Callable[[float], float] = float
 
     def __call__(self, value: float) -> float:
         """Return the place of a value, from 0 at the low end to 1."""
-        low, high, own = map(self.bend, (self.low, self.high, value))
-        return (own - low) / (high - low)
+        return (value - self.low) / (self.high - self.low)
 
 
 def linear(values: Sequence[float]) -> Scale:
@@ -44,23 +42,6 @@ def linear_up_to(high: float) -> Scale:
     high = high if high > 0 else 1.0
     step = _round_step(high / 4)
     return Scale(0.0, high, _multiples(step, 0, math.floor(high / step + 1e-9)))
-
-
-def symlog(values: Sequence[float]) -> Scale:
-    """Cover 0 and the values, logarithmically above a unit: log(1 + value / unit).
-
-    The unit is so small that the smallest positive value stands clear of 0.
-
-    Example:
-        >>> scale = symlog([0.0, 1000.0, 6600.0])  # unit 100, up to 9900: 1 + 9900 / 100 is 10^2
-        >>> scale.ticks, scale(900.0)  # 1 + 900 / 100 is 10^1
-        ((0.0, 1000.0), 0.5)
-    """
-    power = math.floor(math.log10(min(v for v in values if v > 0)))
-    unit, high = 10.0 ** (power - 1), 1.5 * max(values)
-    powers = range(power, math.floor(math.log10(high) + 1e-9) + 1)
-    ticks = (0.0, *(10.0**p for p in powers))
-    return Scale(0.0, high, ticks, lambda value: math.log10(1 + value / unit))
 
 
 def _multiples(step: float, first: int, last: int) -> tuple[float, ...]:

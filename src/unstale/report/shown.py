@@ -1,15 +1,10 @@
 """Show single cases: what was mined for some queries, and what was answered to some questions."""
 
-import re
 from collections.abc import Sequence
 
-from unstale.data.answers import exact_match
 from unstale.report.entries import Group, corrected_group
 from unstale.report.escape import escape
-from unstale.results import AnsweredQuestion, ExampleQuery, ListedTarget
-
-# After a dot or a slash, and after an underscore inside a name.
-_BREAKS = re.compile(r"(?<=[./])|(?<=[A-Za-z0-9]_)(?=[A-Za-z])")
+from unstale.results import ExampleQuery, ListedTarget
 
 
 def examples_html(groups: Sequence[Group]) -> str:
@@ -25,8 +20,7 @@ def examples_html(groups: Sequence[Group]) -> str:
     return (
         f'<p class="note">From the {escape(group.name)} run{seed}, with its encoder as it was at '
         f'the end. A green <span class="hit">true</span> marks a target that is among the true '
-        f"nearest; the number is its place in the true ranking. Scores order a column; they do not "
-        f"compare across columns.</p>{shown}"
+        f"nearest; the number is its place in the true ranking.</p>{shown}"
     )
 
 
@@ -37,35 +31,30 @@ def answers_html(groups: Sequence[Group]) -> str:
         return ""
     main = corrected_group(groups)
     group, run, answers = min(found, key=lambda triple: triple[0] is not main)
-    rows = "".join(_answer(answer) for answer in answers)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(a.question)}</th><td>{escape(a.answer or "(no answer)")}</td>'
+        f"<td>{escape(' / '.join(a.gold))}</td></tr>"
+        for a in answers
+    )
     return (
         f'<p class="note">From the {escape(group.name)} run, {escape(run.split)} split.</p>'
-        '<div class="scroll"><table class="answers"><thead><tr><th>question</th><th>answer</th>'
-        f"<th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _answer(answer: AnsweredQuestion) -> str:
-    right = exact_match(answer.answer, answer.gold)
-    mark = '<span class="hit">right</span>' if right else '<span class="miss">wrong</span>'
-    said = escape(answer.answer) if answer.answer else '<span class="none">no answer</span>'
-    gold = escape(" / ".join(answer.gold))
-    return (
-        f'<tr><th scope="row" dir="auto">{escape(answer.question)}</th>'
-        f'<td dir="auto">{said} {mark}</td><td dir="auto">{gold}</td></tr>'
+        '<div class="scroll"><table class="answers" dir="auto"><thead><tr><th>question</th>'
+        f"<th>answer</th><th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
 def _example(example: ExampleQuery) -> str:
-    true = [m.row for m in example.true]
-    columns = _column("True nearest", "by the encoder as it is now", example.true, true)
-    for title, note, mined in (
-        ("Stale", "from the cache as it is", example.stale),
-        ("Corrected", "from the cache, corrected", example.corrected),
+    true, columns = [m.row for m in example.true], ""
+    for kind, title, note, mined in (
+        ("true", "True nearest", "by the encoder as it is now", example.true),
+        ("stale", "Stale", "from the cache as it is", example.stale),
+        ("corrected", "Corrected", "from the cache, corrected", example.corrected),
     ):
         if mined:
-            hits = len({m.row for m in mined} & set(true))
-            columns += _column(title, f"{note}: {hits} of {len(true)} true", mined, true)
+            hits = sum(m.row in true for m in mined)
+            items = "".join(_item(m, true) for m in mined)
+            columns += f'<section class="{kind}"><h4>{title}</h4><p class="note">{note}: {hits} '
+            columns += f"of {len(true)} true</p><ol>{items}</ol></section>"
     label = ""
     if example.label is not None:
         label = f'<div class="label"><h4>Label</h4>{_target(example.label.text)}</div>'
@@ -75,32 +64,20 @@ def _example(example: ExampleQuery) -> str:
     )
 
 
-def _column(title: str, note: str, mined: Sequence[ListedTarget], true: Sequence[int]) -> str:
-    items = "".join(_item(m, true) for m in mined)
-    return (
-        f'<section class="{title.split()[0].lower()}"><h4>{title}</h4>'
-        f'<p class="note">{note}</p><ol>{items}</ol></section>'
-    )
-
-
 def _item(mined: ListedTarget, true: Sequence[int]) -> str:
     hit = mined.row in true
     place, kind = (true.index(mined.row) + 1, "hit") if hit else (mined.true_rank, "miss")
     badge = "" if place is None else f'<span class="{kind}">true {place:,}</span>'
-    score = "" if mined.score is None else f'<span class="score">{mined.score:.3f}</span>'
-    facts = f'<div class="facts">{badge}{score}</div>'
-    return f'<li class="is-{kind}">{facts}{_target(mined.text)}</li>'
+    return f'<li class="is-{kind}"><div class="facts">{badge}</div>{_target(mined.text)}</li>'
 
 
 def _target(text: str) -> str:
     """Show the beginning, and the whole on a click, where there is more."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     first = lines[0] if lines else "(empty)"
-    # Long names break where a reader would break them.
-    shown = "<wbr>".join(escape(part) for part in re.split(_BREAKS, first))
     if len(lines) <= 1 and len(first) <= 90:
-        return f'<div class="target" dir="auto">{shown}</div>'
+        return f'<div class="target" dir="auto">{escape(first)}</div>'
     return (
-        f'<details class="target"><summary><span dir="auto">{shown}</span></summary>'
+        f'<details class="target"><summary><span dir="auto">{escape(first)}</span></summary>'
         f'<pre dir="auto">{escape(text)}</pre></details>'
     )

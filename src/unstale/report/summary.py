@@ -82,12 +82,6 @@ def gap_recovered(summary: JsonObject, strategy: str, metric: str) -> RecoveredG
     return RecoveredGap(value, number(low), number(high), one_seed)
 
 
-def references(summary: JsonObject) -> list[str]:
-    """List what the strategies were tested against."""
-    tested = summary.get("p_value")
-    return list(tested) if isinstance(tested, dict) else []
-
-
 def p_value(summary: JsonObject, reference: str, strategy: str, metric: str) -> float | None:
     """Read the p value of a strategy against a reference, if a summary has it."""
     return number(_at(summary, "p_value", reference, strategy, metric))

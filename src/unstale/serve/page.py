@@ -1,15 +1,13 @@
 """The page: a query in, two rankings out, and for a rag run the answer with its sources."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
-from urllib.parse import quote
 
 from unstale import __version__
 from unstale.data.dataset import RetrievalDataset
 from unstale.rag.ask import Asker
 from unstale.report.document import document, style_sheet
-from unstale.report.escape import escape, plain
+from unstale.report.escape import escape
 from unstale.serve.sides import Hit, Side, compare
 
 TEXT = 600  # characters of a target to show
@@ -26,23 +24,16 @@ class Page:
     before: Side  # the encoder as training found it
     after: Side
     asker: Asker | None = None  # of a rag run
-    examples: Sequence[str] = ()  # queries to start with
     k: int = 10  # targets on each side
 
     def __call__(self, query: str) -> str:
         """Return the whole page as HTML."""
-        query = query.strip()
-        found = ""
-        if len(query) > LONGEST:
-            found = f"<p class='note'>A query may have {LONGEST:,} characters; "
-            found += f"this has {len(query):,}.</p>"
-            query = query[:LONGEST]
-        elif query:
-            found = self._answer(query) + self._sides(query)
+        query = query.strip()[:LONGEST]
+        found = self._answer(query) + self._sides(query) if query else ""
         targets = f"{len(self.dataset.targets):,} targets of {escape(self.dataset.name)}"
         return document(
             head='<link rel="icon" href="data:,">',
-            title=f"{plain(query[:60])} - unstale" if query else f"unstale: {plain(self.name)}",
+            title=f"{escape(query[:60])} - unstale" if query else f"unstale: {escape(self.name)}",
             style=style_sheet() + style_sheet("unstale.serve"),
             heading=escape(self.name),
             body=self._form(query) + found,
@@ -51,15 +42,10 @@ class Page:
 
     def _form(self, query: str) -> str:
         label = "Ask a question" if self.asker else "Type a query"
-        links = "".join(
-            f'<a href="/?q={quote(example, safe="")}">{escape(example[:80])}</a>'
-            for example in self.examples
-        )
         return (
             f'<form action="/" method="get" role="search"><label for="q">{label}</label>'
-            f'<input id="q" name="q" type="search" value="{plain(query)}" autocomplete="off" '
+            f'<input id="q" name="q" type="search" value="{escape(query)}" autocomplete="off" '
             f'maxlength="{LONGEST}" autofocus><button>Search</button></form>'
-            + (f'<p class="tries">Try: {links}</p>' if links and not query else "")
         )
 
     def _answer(self, query: str) -> str:
@@ -103,8 +89,6 @@ def _moved(hit: Hit, verb: str) -> str:
     Example:
         >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "was")
         '<span class="up">▲ was 4</span>'
-        >>> _moved(Hit(row=7, rank=1, score=0.5, other_rank=4), "goes to")
-        '<span class="down">▼ goes to 4</span>'
     """
     if hit.rank == hit.other_rank:
         return '<span class="same">= stays</span>'

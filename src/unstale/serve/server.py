@@ -1,7 +1,6 @@
-"""The web server: one page, GET only, for this machine unless another host is given."""
+"""The web server: one page, GET only, for this machine alone."""
 
 import errno
-import ipaddress
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from unstale.errors import InputError
 
+HOST = "127.0.0.1"
 # Nothing is loaded from anywhere, no script runs, no other page may frame this one.
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -29,23 +29,20 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True  # Ctrl+C does not wait for a browser that keeps a connection open
     page: Callable[[str], str]
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host = host
+    def __init__(self, port: int) -> None:
         self.one_at_a_time = threading.Lock()  # a model need not bear two threads
-        super().__init__((host, port), _Handler)
+        super().__init__((HOST, port), _Handler)
 
 
-def listen(host: str, port: int) -> PageServer:
-    """Take an address, or say why not; port 0 takes a free one."""
-    if not 0 <= port < 2**16:
-        raise InputError(f"a port is a number from 0 to 65535, not {port}")
+def listen(port: int) -> PageServer:
+    """Take a port of this machine, or say why not; 0 takes a free one."""
     try:
-        return PageServer(host, port)
+        return PageServer(port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             rule = "choose another with --port, or 0 for any"
-            raise InputError(f"port {port} of {host} is in use: {rule}") from None
-        raise InputError(f"cannot listen on {host}, port {port} ({error.strerror})") from None
+            raise InputError(f"port {port} is in use: {rule}") from None
+        raise InputError(f"cannot listen on port {port} ({error.strerror})") from None
 
 
 @final
@@ -55,13 +52,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60  # a connection that says nothing does not stay
 
     def do_GET(self) -> None:
-        if not is_known_host(self.headers.get("Host", ""), self.server.host):
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
-            return
         try:
-            asked = urlsplit(self.path)
+            asked, host = (
+                urlsplit(self.path),
+                urlsplit(f"//{self.headers.get('Host', '')}").hostname,
+            )
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST)
+            return
+        # A web page elsewhere can make its own name point here, and so read what is served; the
+        # Host header then has that name.
+        if host not in (HOST, "localhost"):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
         if asked.path != "/":
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -82,23 +84,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Keep what people ask to themselves."""
-
-
-def is_known_host(header: str, host: str) -> bool:
-    """Tell whether a request was meant for this server.
-
-    A web page elsewhere can make its own name point here, and so read what is served; the Host
-    header then has that name, and not an address.
-
-    Example:
-        >>> [is_known_host(h, "127.0.0.1") for h in ("127.0.0.1:8000", "localhost", "evil.example")]
-        [True, True, False]
-    """
-    try:
-        name = urlsplit(f"//{header}").hostname or ""
-        if name in ("localhost", host.lower()):
-            return True
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
