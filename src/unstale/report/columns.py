@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import final
 
 from unstale.report.entries import Group, headline, spoken
-from unstale.report.numbers import duration, gap_text, p_text, percent
-from unstale.report.summary import gap_recovered, p_value, references
+from unstale.report.numbers import difference_text, duration, gap_text, p_text, percent
+from unstale.report.summary import difference, gap_recovered, p_value, references
 from unstale.results import JsonObject, RunResult
 
 SHOWN = {
@@ -81,15 +81,37 @@ def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
         for reference in references(summary)
     }
     gaps, tests, notes = _filled(gaps), _filled(tests), []
+    seeds, note = _over_seeds(rows, summary, metric)
     if gaps:
         rule = "where a strategy stands from stale (0%) to exhaustive (100%), with its 95% interval"
         notes.append(f"gap: {rule}")
     if tests:
+        notes.append(note)
         test = f"p: of a paired t-test of {spoken(metric)} over the queries"
         notes.append(f"{test}: it speaks of these trained models, not of other seeds")
     if any("*" in cell for cells in gaps.values() for cell in cells):
         notes.append("*: of one seed: how results vary from seed to seed is not in the interval")
-    return Table(rows, gaps | tests, notes)
+    return Table(rows, gaps | seeds | tests, notes)
+
+
+def _over_seeds(
+    rows: Sequence[Group], summary: JsonObject, metric: str
+) -> tuple[dict[str, list[str]], str]:
+    """Write how far each strategy is from the references over seeds, and what that means."""
+    columns, known = {}, False
+    for reference in references(summary):
+        others = [row.strategy != reference for row in rows]
+        found = [difference(summary, reference, row.strategy, metric) for row in rows]
+        known = known or any(found)
+        cells = [
+            difference_text(d) if other else "" for d, other in zip(found, others, strict=True)
+        ]
+        columns[f"{SHOWN[metric]} vs {reference}"] = cells
+    if not known:
+        rule = "a difference between methods needs at least two seeds of each"
+        return {}, f"there is no interval over seeds: {rule}"
+    rule = "difference in points, with its 95% t interval over seeds, paired"
+    return columns, f"{SHOWN[metric]} vs: {rule}"
 
 
 def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -41,7 +41,7 @@ def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, titl
 
 
 def _console() -> Console:
-    return Console(width=max(140, Console().width))  # a number is never cut
+    return Console(width=max(180, Console().width))  # a number is never cut
 
 
 def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str:
