@@ -23,6 +23,7 @@ SHOWN = {
 _GAPS = ("exact_match", "f1", "recall@1", "recall@10", "recall@100")  # shown of a summary
 _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], str]]] = {
     "seen": (lambda run: run.seen, "{:.0%}".format),
+    "overlap": (lambda run: (run.overlap or {}).get("searched"), "{:.1%}".format),
     "re-embedded": (lambda run: run.targets_reembedded, "{:,.0f}".format),
     "sampled": (lambda run: run.targets_sampled, "{:,.0f}".format),
     "steps/s": (lambda run: run.steps_per_second, "{:.2f}".format),
@@ -33,6 +34,8 @@ _NOTES = {
     "found": "found: an answer stands in a target that the reader saw",
     "seeds": "±: standard deviation over the seeds",
     "seen": "seen: share of the true top 10 that the searched cache held at the end",
+    "overlap": "overlap: share of the true top 10 of training queries, over the whole corpus, that "
+    "the searched view held at the end",
     "sampled": "sampled: targets encoded to fit something, not to refresh",
 }
 

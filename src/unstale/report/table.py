@@ -34,7 +34,8 @@ def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, titl
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     rows = group_runs(runs)
     console = _console()
-    console.print(_results(rows, f"{title}, in percent", ("re-embedded", "sampled", "steps/s")))
+    costs = ("overlap", "re-embedded", "sampled", "steps/s")
+    console.print(_results(rows, f"{title}, in percent", costs))
     differences = comparison(rows, summary)
     if differences.columns:
         console.print(_drawn(f"against {' and '.join(summary['p_value'])}", differences))
