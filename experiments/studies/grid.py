@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from sentence_transformers import SentenceTransformer
 
@@ -69,6 +69,17 @@ class GridSettings:
 
 
 @final
+class Plan(NamedTuple):
+    """What a grid trains, by its settings alone."""
+
+    variants: Mapping[str, Variant]
+    seeds: Sequence[int]
+    encoder: Mapping[str, Any]  # flags
+    common: TrainSettings
+    chosen: Mapping[str, TrainSettings]  # by variant
+
+
+@final
 @dataclass(frozen=True)
 class Grid:
     """A grid of trainings, declared.
@@ -96,12 +107,11 @@ class Grid:
 
     def measure(self, output: Path, settings: GridSettings) -> dict[str, Any]:
         """Train every cell that is not finished; write table.md."""
+        self.read(settings)  # what can be refused is refused before the data is read
         return self.measure_on(load_dataset(settings.data), output, settings)
 
-    def measure_on(
-        self, dataset: RetrievalDataset, output: Path, settings: GridSettings
-    ) -> dict[str, Any]:
-        """Do the same with data that is loaded already."""
+    def read(self, settings: GridSettings) -> Plan:
+        """Say what is to be trained; refuse settings that make no sense on any data."""
         variants, seeds = {**self.variants, **settings.more}, parse_seeds(settings.seeds)
         _check_variants(variants)
         encoder = {k: v for k, v in settings.train.items() if k in ENCODER_FLAGS}
@@ -109,6 +119,13 @@ class Grid:
         common = TrainSettings(steps=settings.steps, batch_size=64, eval_split=settings.split)
         common = changed(common, others)
         chosen = {label: changed(common, own) for label, own in variants.items()}
+        return Plan(variants, seeds, encoder, common, chosen)
+
+    def measure_on(
+        self, dataset: RetrievalDataset, output: Path, settings: GridSettings
+    ) -> dict[str, Any]:
+        """Do the same with data that is loaded already."""
+        variants, seeds, encoder, common, chosen = self.read(settings)
         load = _loader(settings.model, encoder)
         checked = _check_all(dataset, load(), chosen)
 

@@ -64,6 +64,8 @@ def variants(settings: Settings) -> dict[str, Variant]:
 def measure(output: Path, settings: Settings) -> dict[str, Any]:
     """Train every row with every seed on each subset; write a table for each size."""
     grid = Grid(NAME, variants(settings), references=(REFERENCE,))
+    plain = replace(taken_from(GridSettings, settings), more={})
+    grid.read(plain)
     dataset = load_dataset(settings.data)
     whole = len(dataset.targets)
     sizes = sorted({size or whole for size in settings.sizes})
@@ -71,7 +73,6 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     subsets = nested_subsets(
         dataset, sizes, settings.split, same_pairs=same, seed=settings.subset_seed
     )
-    plain = replace(taken_from(GridSettings, settings), more={})
     found = {}
     for size, subset in subsets.items():
         folder = f"{size}-targets"
