@@ -16,13 +16,16 @@ STUDIES = {
     "hard-negatives": "Corrected against stale training as the number of hard negatives grows.",
     "hidden-units": "What a wider corrector costs and what it gains.",
     "migration": "Whether the estimates of `unstale correct` hold where the truth is known.",
+    "number-of-targets": "How the gain over in-batch negatives grows with the corpus.",
     "quality-per-second": "Which recipe is best after the same time.",
+    "recovered-gap": "The paper's main table: the gap from stale to exhaustive, by method.",
     "sampling": "Top-k candidates against candidates sampled from the softmax.",
     "small-to-large": "A small model's index, corrected to find a large model's neighbours.",
     "starting-points": "Encoders trained for retrieval, or not, before correction starts.",
     "synthetic-parameters": "What a larger corrector gains, at which drift.",
     "synthetic-samples": "How many fresh targets a corrector needs.",
     "toy-circle": "Stale, true and corrected targets around the unit circle.",
+    "trade-off": "Recall against the number of targets re-embedded.",
     "uniform-negatives": "Whether uniform targets help beside hard ones.",
 }
 

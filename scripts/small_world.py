@@ -20,7 +20,8 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from unstale.cli.main import main as unstale
 
-BEIR = "my-data small-docstrings squad-open scifact arguana my-questions D".split()
+BEIR = "my-data small-docstrings squad-open scifact arguana wordnet-examples".split()
+BEIR += ["my-questions", "D"]
 DPR = ["nq"]
 MODELS = "M MODEL all-MiniLM-L6-v2 sentence-transformers/all-MiniLM-L6-v2".split()
 MODELS += ["sentence-transformers/all-mpnet-base-v2"]

@@ -56,6 +56,7 @@ EXAMPLE = {
 TRAIN = BOTH | {
     "batch_size": 4,
     "negatives": {"hard": 4, "uniform": 1, "free": 0},
+    "overlap": {"stale": 0.5, "searched": 0.9, "eval_stale": 0.4, "eval_searched": 0.8},
     "corrector_worse_at": [10],
     "examples": [EXAMPLE],
 }

@@ -66,14 +66,15 @@ def log_ticks(axes: Any, places: Sequence[int], numbers: Sequence[int]) -> None:
 
 def line(
     axes: Any,  # noqa: ANN401
-    xs: Sequence[int],
+    xs: Sequence[int | float],
     rows: Sequence[Mapping[str, Any]],
     metric: str,
     label: str,
+    style: str = "o-",
 ) -> None:
     """Draw a metric of a grid's rows over a number, with its spread over seeds."""
     means, spreads = zip(*(_percent(row, metric) for row in rows), strict=True)
-    axes.errorbar(xs, means, yerr=spreads, fmt="o-", capsize=3, label=label)
+    axes.errorbar(xs, means, yerr=spreads, fmt=style, capsize=3, label=label)
     axes.set(ylabel=f"{SHOWN[metric]}, %")
 
 

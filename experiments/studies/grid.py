@@ -5,15 +5,18 @@ an interruption.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from sentence_transformers import SentenceTransformer
 
+from experiments.studies.grid_cells import describe_cell, made_of, take_over
 from experiments.studies.grid_table import Paper, make_rows, write_tables
+from experiments.studies.price import encoded, price_text
 from experiments.studies.study import Draw, Study
+from experiments.studies.variants import Variant
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.declare import changed, setting
@@ -22,9 +25,8 @@ from unstale.errors import InputError
 from unstale.results import RunResult
 from unstale.training.cells import Cell, Finished, embed_once, parse_seeds, run_cells
 from unstale.training.job import train
-from unstale.training.settings import TrainSettings
+from unstale.training.settings import Checked, TrainSettings
 
-Variant = Mapping[str, Any]  # names of TrainSettings, and the values that replace the defaults
 Key = tuple[str, str, int]  # start, variant and seed of a cell
 Load = Callable[[], SentenceTransformer]
 AS_IT_IS = "as it is"
@@ -47,6 +49,8 @@ class GridSettings:
         split: The split to measure; a study chooses, so not `test`.
         train: Flags of `unstale train`; what a variant sets wins.
         more: Further variants, each with such flags.
+        cells_of: Output folders of other runs of this study, separated by commas. Their finished
+            cells are copied instead of trained.
     """
 
     data: str = "docstrings"
@@ -56,6 +60,23 @@ class GridSettings:
     split: str = "dev"
     train: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cells_of: str = ""
+
+    @property
+    def others(self) -> list[Path]:
+        """Return the folders whose cells are taken over."""
+        return [Path(word.strip()) for word in self.cells_of.split(",") if word.strip()]
+
+
+@final
+class Plan(NamedTuple):
+    """What a grid trains, by its settings alone."""
+
+    variants: Mapping[str, Variant]
+    seeds: Sequence[int]
+    encoder: Mapping[str, Any]  # flags
+    common: TrainSettings
+    chosen: Mapping[str, TrainSettings]  # by variant
 
 
 @final
@@ -86,6 +107,11 @@ class Grid:
 
     def measure(self, output: Path, settings: GridSettings) -> dict[str, Any]:
         """Train every cell that is not finished; write table.md."""
+        self.read(settings)  # what can be refused is refused before the data is read
+        return self.measure_on(load_dataset(settings.data), output, settings)
+
+    def read(self, settings: GridSettings) -> Plan:
+        """Say what is to be trained; refuse settings that make no sense on any data."""
         variants, seeds = {**self.variants, **settings.more}, parse_seeds(settings.seeds)
         _check_variants(variants)
         encoder = {k: v for k, v in settings.train.items() if k in ENCODER_FLAGS}
@@ -93,27 +119,40 @@ class Grid:
         common = TrainSettings(steps=settings.steps, batch_size=64, eval_split=settings.split)
         common = changed(common, others)
         chosen = {label: changed(common, own) for label, own in variants.items()}
-        dataset, load = load_dataset(settings.data), _loader(settings.model, encoder)
-        _check_all(dataset, load(), chosen.values())
+        return Plan(variants, seeds, encoder, common, chosen)
+
+    def measure_on(
+        self, dataset: RetrievalDataset, output: Path, settings: GridSettings
+    ) -> dict[str, Any]:
+        """Do the same with data that is loaded already."""
+        variants, seeds, encoder, common, chosen = self.read(settings)
+        load = _loader(settings.model, encoder)
+        checked = _check_all(dataset, load(), chosen)
 
         starts = self._make_starts(dataset, output, load, encoder, common)
-        buffers = {start: output / "buffer" / _slug(start) for start in starts}
-        embedding = {s: embed_once(dataset, loads(), buffers[s]) for s, loads in starts.items()}
+        buffers = {s: Path(common.buffer or output / "buffer" / _slug(s)) for s in starts}
+        embedding = {
+            s: None if common.buffer else embed_once(dataset, loads(), buffers[s])
+            for s, loads in starts.items()
+        }
+        counts = {label: encoded(own, len(dataset.targets)) for label, own in checked.items()}
+        seconds = next(iter(embedding.values()))
+        print(price_text(counts, len(seeds) * len(starts), len(dataset.targets), seconds))
         keys = [(s, label, seed) for seed in seeds for s in starts for label in variants]
         cells = []
         for start, label, seed in keys:
-            own = replace(chosen[label], seed=seed)
-            if own.buffer is None:
-                own = replace(own, buffer=buffers[start])
-            folder = output / "cells" / _slug(start) / f"{_slug(label)}-{seed}"
-            name = f"{start}: {label}, seed {seed}"
-            cells.append(Cell(folder, name, _training(dataset, starts[start], own)))
+            own = replace(chosen[label], seed=seed, buffer=chosen[label].buffer or buffers[start])
+            place = Path("cells") / _slug(start) / f"{_slug(label)}-{seed}"
+            made = made_of(dataset, settings.model, encoder, own)
+            if take_over(output / place, [other / place for other in settings.others], made):
+                print(f"taken over: {start}: {label}, seed {seed}")
+            training = _training(dataset, starts[start], own, made)
+            cells.append(Cell(output / place, f"{start}: {label}, seed {seed}", training))
         done = dict(zip(keys, run_cells(cells, keep_models=False), strict=True))
+        references = [label for label in self.references if label in variants]
         tables = {
             start: make_rows(
-                variants,
-                {v: {s: done[start, v, s] for s in seeds} for v in variants},
-                self.references,
+                variants, {v: {s: done[start, v, s] for s in seeds} for v in variants}, references
             )
             for start in starts
         }
@@ -140,7 +179,8 @@ class Grid:
                 made[start] = load
                 continue
             folder = output / "starts" / _slug(start)
-            first = _training(dataset, load, changed(common, settings))
+            chosen = changed(common, settings)
+            first = _training(dataset, load, chosen, {})
             cell = Cell(folder, f"the start: {start}", first)
             list(run_cells([cell]))
             # Towers, layers and lengths were saved with it.
@@ -158,7 +198,7 @@ def _describe(settings: GridSettings, dataset: RetrievalDataset) -> dict[str, An
             "seeds": parse_seeds(settings.seeds),
             "steps": settings.steps,
             "split": settings.split,
-            "train": dict(settings.train),
+            "train": {k: v for k, v in settings.train.items() if k != "buffer"},
         },
         "data": dataset.counts,
     }
@@ -184,19 +224,27 @@ def _gather(
 
 
 def _check_all(
-    dataset: RetrievalDataset, model: SentenceTransformer, chosen: Iterable[TrainSettings]
-) -> None:
+    dataset: RetrievalDataset, model: SentenceTransformer, chosen: Mapping[str, TrainSettings]
+) -> dict[str, Checked[TrainSettings]]:
     """Refuse settings that cannot work, before any cell is trained."""
+    checked: dict[str, Checked[TrainSettings]] = {}
     known = None
-    for settings in chosen:
-        known = settings.check(dataset, model, known)
+    for label, settings in chosen.items():
+        known = checked[label] = settings.check(dataset, model, known)
+    return checked
 
 
 def _training(
-    dataset: RetrievalDataset, load: Load, settings: TrainSettings
+    dataset: RetrievalDataset, load: Load, settings: TrainSettings, made: Mapping[str, Any]
 ) -> Callable[[Path, bool], RunResult]:
     """Return how to train a cell, from an encoder that is loaded anew for it."""
-    return lambda folder, resume: train(dataset, load(), folder, settings, resume=resume)
+
+    def work(folder: Path, resume: bool) -> RunResult:
+        result = train(dataset, load(), folder, settings, resume=resume)
+        describe_cell(folder, made)
+        return result
+
+    return work
 
 
 def _loader(model: str, encoder: Mapping[str, Any]) -> Load:

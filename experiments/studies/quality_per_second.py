@@ -13,8 +13,9 @@ from statistics import fmean, median
 from typing import Any, final
 
 from experiments.studies.figures import figure
-from experiments.studies.grid import AS_IT_IS, Grid, GridSettings, Variant
+from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
 from experiments.studies.study import Study
+from experiments.studies.variants import Variant, choose
 from unstale.declare import setting, taken_from
 from unstale.errors import InputError
 from unstale.files import atomic_folder
@@ -63,7 +64,8 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     timing = Grid("timing", _for_steps(chosen, dict.fromkeys(chosen, short), steps)).study()
     same = replace(taken_from(GridSettings, settings), more={})  # they are among the chosen
     alone = {**settings.train, "probe_queries": 1, "probe_targets": 1}
-    rounds = replace(same, seeds=",".join(map(str, range(settings.rounds))), train=alone)
+    seeds = ",".join(map(str, range(settings.rounds)))
+    rounds = replace(same, seeds=seeds, train=alone, cells_of="")  # times are of this machine now
     timed = timing.run(output / "timing", rounds)
     fitted = _fit_steps(timed, chosen, steps, settings.seconds)
     if not (output / "buffer").exists():  # the same start: embedded once
@@ -83,14 +85,10 @@ def _choose(settings: Settings) -> dict[str, Variant]:
     for label, own in known.items():
         if "strategy" not in own:
             raise InputError(f"the recipe {label!r} must name a strategy: {own!r}")
-    asked = settings.recipes
-    wanted = [label.strip() for label in asked.split(";")] if asked else list(known)
-    if settings.seconds is None and REFERENCE not in wanted:
+    chosen = choose(known, settings.recipes)
+    if settings.seconds is None and REFERENCE not in chosen:
         raise InputError(f"without {REFERENCE!r} among the recipes, seconds must be given")
-    for label in wanted:
-        if label not in known:
-            raise InputError(f"there is no recipe {label!r}, but {'; '.join(known)}")
-    return {label: known[label] for label in wanted}
+    return chosen
 
 
 def _for_steps(

@@ -82,6 +82,10 @@ class RunResult:
     reader_inputs: int | None = None
     reader_truncated: int | None = None
     freshness: Sequence[JsonObject] = field(default_factory=list)
+    # At the end, over the whole corpus: the share of the true top 10 that the cache as it is
+    # (`stale`) and as it was searched (`searched`) held for training queries, and for those of the
+    # split (`eval_stale`, `eval_searched`).
+    overlap: Mapping[str, float] | None = None
     corrector_worse_at: Sequence[int] | None = None  # steps
     searched: Sequence[JsonObject] = field(default_factory=list)
     curve: Sequence[JsonObject] = field(default_factory=list)
@@ -252,6 +256,7 @@ _BY_TYPE: dict[object, Callable[[Any, str], Any]] = {
     int | None: lambda value, _: _count(value),
     float | None: lambda value, _: number(value),
     Mapping[str, float]: lambda value, _: _finite(value),
+    Mapping[str, float] | None: lambda value, _: _finite(value),
     Mapping[str, int]: lambda value, _: _counts(value),
     Mapping[str, int] | None: lambda value, _: _counts(value),
     Mapping[str, Any] | None: lambda value, _: value if isinstance(value, dict) else None,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from unstale.declare import setting
 from unstale.errors import InputError
 
-LossName = Literal["ce", "mse"]
+LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
 SearchMode = Literal["auto", "exact", "rolling", "ivf"]
 Precision = Literal["float32", "float16", "int8"]
@@ -90,8 +90,8 @@ class CorrectorSettings:
             as [512,512] for several layers, or 0 for a linear corrector.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss. The paper uses 10.
-        corrector_loss: Loss of the corrector: ce (cross-entropy, equation 6 of the paper) or mse
-            (equation 5, squared).
+        corrector_loss: Loss of the corrector: ce (cross-entropy, equation 6 of the paper), mse
+            (equation 5, squared) or distance (equation 5 as printed, not squared).
         corrector_anchor: Weight of a mean-squared error added to the cross-entropy. It keeps
             corrected embeddings comparable over time. Set it to 0 to reproduce the paper.
         memory: Store each target's residual (fresh minus corrected embedding) from the last time

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from unstale.corrector.losses import LOSSES, cross_entropy, mean_squared_error
+from unstale.corrector.losses import LOSSES, cross_entropy, mean_distance, mean_squared_error
 from unstale.corrector.network import Corrector
 
 
@@ -21,6 +21,27 @@ def test_mean_squared_error_by_hand() -> None:
     fresh = torch.tensor([[3.0, 4.0], [1.0, 1.0]])
     corrected = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     assert mean_squared_error(torch.ones(1, 2), fresh, corrected, 20.0).item() == 12.5
+
+
+def test_mean_distance_and_its_gradient_by_hand() -> None:
+    # Distances 5 (3-4-5) and 0, their mean 2.5. The gradient of the first is the unit vector from
+    # fresh to corrected, halved by the mean; the second has met its target and stays.
+    fresh = torch.tensor([[3.0, 4.0], [1.0, 1.0]])
+    corrected = torch.tensor([[0.0, 0.0], [1.0, 1.0]], requires_grad=True)
+    loss = mean_distance(torch.ones(1, 2), fresh, corrected, 20.0)
+    assert loss.item() == 2.5
+    (gradient,) = torch.autograd.grad(loss, corrected)
+    assert gradient.flatten().tolist() == pytest.approx([-0.3, -0.4, 0.0, 0.0])
+    # At a tenth of the distance the pull is the same; that of the squared distance, (-3, -4) where
+    # it began, is a tenth.
+    near = (fresh + 0.1 * (corrected - fresh)).detach().requires_grad_()
+    given = torch.ones(1, 2), fresh, near, 20.0
+    (same,) = torch.autograd.grad(mean_distance(*given), near)
+    (less,) = torch.autograd.grad(mean_squared_error(*given), near)
+    assert same[0].tolist() == pytest.approx([-0.3, -0.4], abs=1e-6)
+    assert less[0].tolist() == pytest.approx([-0.3, -0.4], abs=1e-6)
+    (whole,) = torch.autograd.grad(mean_squared_error(*given[:2], corrected, 20.0), corrected)
+    assert whole[0].tolist() == pytest.approx([-3.0, -4.0])
 
 
 def test_within_limits_each_querys_softmax() -> None:

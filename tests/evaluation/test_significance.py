@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unstale.evaluation.significance import gap_recovered, paired_p_value
+from unstale.evaluation.significance import (
+    gap_interval_over_seeds,
+    gap_recovered,
+    paired_p_value,
+    seed_difference,
+)
 from unstale.report.summary import summarise
 
 
@@ -69,6 +74,70 @@ def test_p_value_is_the_paired_t_tests() -> None:
     assert paired_p_value(a, a) is None
 
 
+def of_means(*means: float) -> dict:
+    """A run a seed whose queries are scattered around a mean."""
+    return {seed: mean + np.array([-0.1, 0.0, 0.1]) for seed, mean in enumerate(means)}
+
+
+def test_difference_over_seeds_by_hand() -> None:
+    # Differences 0.1, 0.2 and 0.3: mean 0.2, standard error 0.1 / sqrt(3) = 0.057735. The quantile
+    # of t with two degrees of freedom is 4.302653: half the interval is 0.248414.
+    found = seed_difference(of_means(0.5, 0.7, 0.9), of_means(0.4, 0.5, 0.6))
+    assert found is not None
+    assert found[:3] == pytest.approx((0.2, 0.2 - 0.248414, 0.2 + 0.248414), abs=1e-6)
+    # t = 2 sqrt(3); with two degrees of freedom p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(12 / 14).
+    assert found.p == pytest.approx(1 - (12 / 14) ** 0.5)
+    assert found.seeds == 3
+
+
+def test_difference_over_seeds_pairs_what_both_have() -> None:
+    luck = of_means(0.2, 0.9, 0.4)
+    found = seed_difference({s: v + 0.1 for s, v in luck.items()}, luck)
+    assert found is not None
+    assert found[:3] == pytest.approx((0.1, 0.1, 0.1))  # whatever a seed does to both
+    assert found.p < 1e-6
+    same = seed_difference(luck, luck)
+    assert same is not None
+    assert (same.mean, same.p) == (0, 1)
+    fewer = seed_difference({s: luck[s] + 0.1 for s in (1, 2)}, luck)
+    assert fewer is not None
+    assert fewer.mean == pytest.approx(0.1)
+    assert fewer.seeds == 2
+    assert seed_difference({1: luck[1]}, luck) is None  # one seed says nothing of others
+
+
+def test_gap_over_seeds_by_hand() -> None:
+    # The gap is 0.4 in every seed, and 0.1, 0.2 and 0.3 of it are gained: the interval is that of
+    # the difference above over 0.4.
+    floor, ceiling = of_means(0.4, 0.5, 0.6), of_means(0.8, 0.9, 1.0)
+    found = gap_interval_over_seeds(of_means(0.5, 0.7, 0.9), floor, ceiling)
+    assert found == pytest.approx((0.5 - 0.621035, 0.5 + 0.621035), abs=1e-5)
+    assert gap_interval_over_seeds(ceiling, floor, ceiling) == pytest.approx((1, 1))
+    assert gap_interval_over_seeds(floor, floor, ceiling) == pytest.approx((0, 0))
+
+
+def test_a_ratio_at_an_end_of_the_gap_is_just_not_rejected() -> None:
+    method, floor, ceiling = (
+        (0.57, 0.62, 0.55, 0.6),
+        (0.5, 0.51, 0.49, 0.5),
+        (0.6, 0.62, 0.59, 0.63),
+    )
+    found = gap_interval_over_seeds(of_means(*method), of_means(*floor), of_means(*ceiling))
+    assert found is not None
+    for ratio in found:
+        left = np.subtract(method, floor) - ratio * np.subtract(ceiling, floor)
+        assert stats.ttest_1samp(left, 0).pvalue == pytest.approx(0.05)
+    inside = sum(found) / 2
+    left = np.subtract(method, floor) - inside * np.subtract(ceiling, floor)
+    assert stats.ttest_1samp(left, 0).pvalue > 0.05
+
+
+def test_no_gap_over_seeds_where_they_leave_it_open() -> None:
+    floor, method = of_means(0.5, 0.5, 0.5), of_means(0.55, 0.55, 0.55)
+    assert gap_interval_over_seeds(method, floor, of_means(0.4, 0.6, 0.7)) is None
+    assert gap_interval_over_seeds({0: method[0]}, floor, of_means(0.8, 0.9, 1.0)) is None
+
+
 def test_summary_puts_it_together() -> None:
     values = {
         name: {s: {"recall@1": v} for s, v in made(mean, seeds).items()}
@@ -86,4 +155,9 @@ def test_summary_puts_it_together() -> None:
     assert summary["gap_recovered"]["stale"]["recall@1"] == 0
     assert summary["p_value"]["stale"]["corrected"]["recall@1"] < 1e-6
     assert "stale" not in summary["p_value"]["stale"]
+    over_seeds = summary["seed_difference"]["stale"]["corrected"]["recall@1"]
+    assert over_seeds["mean"] == pytest.approx(mean["corrected"] - mean["stale"])
+    assert over_seeds["low"] < over_seeds["mean"] < over_seeds["high"]
+    assert summary["seed_difference"]["exhaustive"]["corrected"]["recall@1"] is None  # one seed
+    assert summary["gap_recovered_seed_interval"] == {}
     assert summary["std"]["exhaustive"]["recall@1"] == 0

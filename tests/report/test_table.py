@@ -50,10 +50,15 @@ def test_gaps_tests_and_seeds(printed) -> None:
     assert results["corrected"][4:] == ["50", "4", "2.00"]  # means of 0 and 100, 0 and 7; steps/s
     assert results["before"][0] == "20.0"
     # (0.7 - 0.5) / (0.9 - 0.5) = 0.5 on every query, so in every resample.
-    assert differences["corrected"] == ["50%", "[50,", "50]"] * 3 + ["<.001", "<.001"]
-    assert differences["stale"] == ["0%", "[0,", "0]"] * 3 + ["<.001"]  # against exhaustive
-    assert differences["exhaustive"] == ["100%", "[100,", "100]"] * 3 + ["<.001"]
+    above, below = ["+20.0", "[+20.0,", "+20.0]"], ["-20.0", "[-20.0,", "-20.0]"]
+    tests = [*above, *below, "<.001", "<.001"]  # against stale, and against exhaustive
+    assert differences["corrected"] == ["50%", "[50,", "50]"] * 3 + tests
+    far = ["-40.0", "[-40.0,", "-40.0]", "<.001"]
+    assert differences["stale"] == ["0%", "[0,", "0]"] * 3 + far  # against exhaustive
+    far = ["+40.0", "[+40.0,", "+40.0]", "<.001"]
+    assert differences["exhaustive"] == ["100%", "[100,", "100]"] * 3 + far
     assert "one seed" not in text
+    assert "95% t interval over seeds" in text
 
 
 def test_one_seed_is_marked(printed) -> None:
@@ -62,6 +67,7 @@ def test_one_seed_is_marked(printed) -> None:
     assert differences["uniform"][:3] == ["25%", "[25,", "25]*"]
     assert differences["exhaustive"][:3] == ["100%", "[100,", "100]"]
     assert "*: of one seed" in text
+    assert differences["uniform"][9:13] == ["one", "seed", "one", "seed"]  # no interval over seeds
 
 
 def test_without_an_end_there_is_no_gap(printed) -> None:
@@ -69,5 +75,6 @@ def test_without_an_end_there_is_no_gap(printed) -> None:
     assert results["stale"][3:] == ["0", "2.00"]  # one seed, nothing sampled: no columns
     assert differences == {"stale": [], "corrected": ["<.001"]}
     assert "gap" not in text
+    assert "there is no interval over seeds" in " ".join(text.split())
     _, differences, _ = printed({"corrected": 2, "uniform": 1})
     assert not differences

@@ -1,4 +1,4 @@
-"""The two losses that train a corrector, equations 5 and 6 of the paper.
+"""The losses that train a corrector, equations 5 (as printed, and squared) and 6 of the paper.
 
 Whatever is not the corrector's (queries, fresh embeddings, scale) is detached here, so that "the
 corrector model loss only changes the corrector model parameters".
@@ -51,7 +51,26 @@ def mean_squared_error(
     return (fresh.detach() - corrected).square().sum(dim=1).mean()
 
 
-LOSSES: dict[LossName, CorrectionLoss] = {"ce": cross_entropy, "mse": mean_squared_error}
+def mean_distance(
+    queries: Float[Tensor, "b d"],
+    fresh: Float[Tensor, "c d"],
+    corrected: Float[Tensor, "c d"],
+    scale: float,
+    within: Bool[Tensor, "b c"] | None = None,
+) -> Float[Tensor, ""]:
+    """Compute the distance of corrected to fresh embeddings, the mean over targets.
+
+    This is equation 5 as printed, not squared. Its gradient has the same length however near the
+    two are; where they are equal it is 0. Queries, scale and `within` do not matter to it.
+    """
+    return torch.linalg.vector_norm(fresh.detach() - corrected, dim=1).mean()
+
+
+LOSSES: dict[LossName, CorrectionLoss] = {
+    "ce": cross_entropy,
+    "mse": mean_squared_error,
+    "distance": mean_distance,
+}
 
 
 def log_softmax(

@@ -1,6 +1,11 @@
-"""Is a difference real? Paired tests and bootstrap intervals over queries and seeds."""
+"""Is a difference real? Tests and intervals over queries, for these models, or over seeds.
+
+A claim about methods needs seeds: another training of the same method is another model. What is
+paired by seed compares runs that share their data order.
+"""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -8,6 +13,64 @@ from numpy import ndarray
 from scipy import stats
 
 Values = Mapping[int, Float[ndarray, " q"]]  # seed: one metric of every query
+
+
+class SeedDifference(NamedTuple):
+    """How far two methods differ on average over seeds, with its 95% interval and p value."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    seeds: int  # that both were trained with
+
+
+def seed_difference(method: Values, reference: Values) -> SeedDifference | None:
+    """Compare two methods by a paired t-test over the seeds that both have.
+
+    A seed's value is the mean over the queries: the interval is about other seeds on the same
+    queries. None with fewer than two seeds, which say nothing about others.
+    """
+    seeds = sorted(method.keys() & reference.keys())
+    if len(seeds) < 2:
+        return None
+    differences = np.array([method[s].mean() - reference[s].mean() for s in seeds])
+    mean, error = float(differences.mean()), float(differences.std(ddof=1) / len(seeds) ** 0.5)
+    half = _t_quantile(len(seeds)) * error
+    if error > 0:
+        p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))
+    else:
+        p = 0.0 if mean else 1.0
+    return SeedDifference(mean, mean - half, mean + half, p, len(seeds))
+
+
+def gap_interval_over_seeds(
+    method: Values, floor: Values, ceiling: Values
+) -> tuple[float, float] | None:
+    """Return Fieller's 95% interval of (method - floor) / (ceiling - floor) over seeds.
+
+    It holds every ratio r for which a paired t-test over the seeds does not reject that
+    (method - floor) - r (ceiling - floor) is 0 on average. None with fewer than two seeds that all
+    three have, or where the seeds leave open whether there is a gap: the interval has no ends.
+    """
+    seeds = sorted(method.keys() & floor.keys() & ceiling.keys())
+    if len(seeds) < 2:
+        return None
+    gained, gap = (
+        np.array([top[s].mean() - floor[s].mean() for s in seeds]) for top in (method, ceiling)
+    )
+    doubt = _t_quantile(len(seeds)) ** 2 * np.cov(gained, gap) / len(seeds)
+    a, b = gained.mean(), gap.mean()
+    square, middle, rest = b * b - doubt[1, 1], a * b - doubt[0, 1], a * a - doubt[0, 0]
+    if square <= 0:
+        return None
+    # Not below 0 but for rounding: the ratio of the means itself is never rejected.
+    root = max(0.0, middle * middle - square * rest) ** 0.5
+    return float((middle - root) / square), float((middle + root) / square)
+
+
+def _t_quantile(seeds: int) -> float:
+    return float(stats.t.ppf(0.975, seeds - 1))
 
 
 def paired_p_value(method: Values, reference: Values) -> float | None:

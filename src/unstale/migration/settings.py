@@ -7,11 +7,11 @@ from typing import Literal
 
 from unstale.declare import check_bounds, setting
 from unstale.errors import InputError
-from unstale.settings import LossName
 
 _LOG = logging.getLogger(__name__)
 TargetSampling = Literal["uniform", "queries"]
 Method = Literal["auto", "mlp", "linear", "procrustes"]
+FitLoss = Literal["mse", "ce"]
 FRACTION = 0.05  # of the targets, unless the settings say how many
 LEAST_HELD_OUT = 20
 
@@ -48,7 +48,7 @@ class MigrateSettings:
     re_embed: float = 0.0
     method: Method = "auto"
     corrector_hidden: int = setting(1536, least=1)
-    loss: LossName = "mse"
+    loss: FitLoss = "mse"
     scale: float = setting(20.0, above=0, most=sys.float_info.max)
     keep_fresh: bool = True
     k: int = 10

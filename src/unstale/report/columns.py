@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import final
 
 from unstale.report.entries import Group, headline, spoken
-from unstale.report.numbers import duration, gap_text, p_text, percent
-from unstale.report.summary import gap_recovered, p_value
+from unstale.report.numbers import difference_text, duration, gap_text, p_text, percent
+from unstale.report.summary import difference, gap_recovered, p_value, references
 from unstale.results import JsonObject, RunResult
 
 SHOWN = {
@@ -23,6 +23,7 @@ SHOWN = {
 _GAPS = ("exact_match", "f1", "recall@1", "recall@10", "recall@100")  # shown of a summary
 _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], str]]] = {
     "seen": (lambda run: run.seen, "{:.0%}".format),
+    "overlap": (lambda run: (run.overlap or {}).get("searched"), "{:.1%}".format),
     "re-embedded": (lambda run: run.targets_reembedded, "{:,.0f}".format),
     "sampled": (lambda run: run.targets_sampled, "{:,.0f}".format),
     "steps/s": (lambda run: run.steps_per_second, "{:.2f}".format),
@@ -33,6 +34,8 @@ _NOTES = {
     "found": "found: an answer stands in a target that the reader saw",
     "seeds": "±: standard deviation over the seeds",
     "seen": "seen: share of the true top 10 that the searched cache held at the end",
+    "overlap": "overlap: share of the true top 10 of training queries, over the whole corpus, that "
+    "the searched view held at the end",
     "sampled": "sampled: targets encoded to fit something, not to refresh",
 }
 
@@ -69,7 +72,7 @@ def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str])
 
 def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
     """Write the gaps that are recovered and the p values; no columns, if a summary has none."""
-    metric, tested = headline(rows), summary.get("p_value")
+    metric = headline(rows)
     gaps = {
         f"gap at {SHOWN[m]}": [gap_text(gap_recovered(summary, row.strategy, m)) for row in rows]
         for m in _GAPS
@@ -78,18 +81,40 @@ def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:
         f"p vs {reference}": [
             p_text(p_value(summary, reference, row.strategy, metric)) for row in rows
         ]
-        for reference in (tested if isinstance(tested, dict) else ())
+        for reference in references(summary)
     }
     gaps, tests, notes = _filled(gaps), _filled(tests), []
+    seeds, note = _over_seeds(rows, summary, metric)
     if gaps:
         rule = "where a strategy stands from stale (0%) to exhaustive (100%), with its 95% interval"
         notes.append(f"gap: {rule}")
     if tests:
+        notes.append(note)
         test = f"p: of a paired t-test of {spoken(metric)} over the queries"
         notes.append(f"{test}: it speaks of these trained models, not of other seeds")
     if any("*" in cell for cells in gaps.values() for cell in cells):
         notes.append("*: of one seed: how results vary from seed to seed is not in the interval")
-    return Table(rows, gaps | tests, notes)
+    return Table(rows, gaps | seeds | tests, notes)
+
+
+def _over_seeds(
+    rows: Sequence[Group], summary: JsonObject, metric: str
+) -> tuple[dict[str, list[str]], str]:
+    """Write how far each strategy is from the references over seeds, and what that means."""
+    columns, known = {}, False
+    for reference in references(summary):
+        others = [row.strategy != reference for row in rows]
+        found = [difference(summary, reference, row.strategy, metric) for row in rows]
+        known = known or any(found)
+        cells = [
+            difference_text(d) if other else "" for d, other in zip(found, others, strict=True)
+        ]
+        columns[f"{SHOWN[metric]} vs {reference}"] = cells
+    if not known:
+        rule = "a difference between methods needs at least two seeds of each"
+        return {}, f"there is no interval over seeds: {rule}"
+    rule = "difference in points, with its 95% t interval over seeds, paired"
+    return columns, f"{SHOWN[metric]} vs: {rule}"
 
 
 def _filled(columns: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+from unstale.evaluation.significance import SeedDifference
 from unstale.report.summary import RecoveredGap
 
 
@@ -39,6 +40,21 @@ def gap_text(gap: RecoveredGap | None) -> str:
         return "" if gap is None else f"{round(100 * gap.value)}%"
     ends = f"[{round(100 * gap.low)}, {round(100 * gap.high)}]"
     return f"{round(100 * gap.value)}% {ends}{'*' if gap.one_seed else ''}"
+
+
+def difference_text(difference: SeedDifference | None) -> str:
+    """Write a difference of fractions in percent points, with its 95% interval over seeds.
+
+    Example:
+        >>> difference_text(SeedDifference(0.021, -0.004, 0.046, 0.07, 3))
+        '+2.1 [-0.4, +4.6]'
+        >>> difference_text(None)
+        'one seed'
+    """
+    if difference is None:
+        return "one seed"
+    mean, low, high = (f"{100 * value:+.1f}" for value in difference[:3])
+    return f"{mean} [{low}, {high}]"
 
 
 def duration(seconds: float) -> str:

@@ -34,14 +34,15 @@ def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, titl
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     rows = group_runs(runs)
     console = _console()
-    console.print(_results(rows, f"{title}, in percent", ("re-embedded", "sampled", "steps/s")))
+    costs = ("overlap", "re-embedded", "sampled", "steps/s")
+    console.print(_results(rows, f"{title}, in percent", costs))
     differences = comparison(rows, summary)
     if differences.columns:
         console.print(_drawn(f"against {' and '.join(summary['p_value'])}", differences))
 
 
 def _console() -> Console:
-    return Console(width=max(140, Console().width))  # a number is never cut
+    return Console(width=max(180, Console().width))  # a number is never cut
 
 
 def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str:

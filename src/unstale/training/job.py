@@ -18,6 +18,7 @@ from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import MinedExamples
 from unstale.training.finish import save_weights, shared_results
+from unstale.training.overlap import CorpusOverlap
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, merged, miner_arguments, trainer_arguments
@@ -84,9 +85,10 @@ def train_checked(
         model, loss.negatives, dataset, prepared.tokens, positives,
         step=settings.steps, scale=loss.scale.value(),
     )  # fmt: skip
-    metrics = evaluate(
-        model, examples.watch(fresh_chunks(model, prepared.tokens, progress=progress))
-    )
+    splits = {"train": "train", "eval": settings.eval_split}
+    overlap = CorpusOverlap(model, loss.miner, dataset, splits, step=settings.steps)
+    fresh = fresh_chunks(model, prepared.tokens, progress=progress)
+    metrics = evaluate(model, overlap.watch(examples.watch(fresh)))
     record = loss.record
     if distributed.rank() == 0:
         evaluator.save(output, settings.strategy)
@@ -99,6 +101,7 @@ def train_checked(
         initial_metrics=initial,
         metrics=metrics,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
+        overlap=overlap.shares(),
         examples=examples.listed(),
     )
 

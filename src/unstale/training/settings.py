@@ -129,7 +129,7 @@ def check_mining(
         raise InputError(
             f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
         )
-    anchored = settings.corrector_loss == "mse" or settings.corrector_anchor > 0
+    anchored = settings.corrector_loss != "ce" or settings.corrector_anchor > 0
     if strategy.corrects and settings.memory and not anchored:
         rule = "--memory needs an anchored corrector: residuals of different ages must compare"
         raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")

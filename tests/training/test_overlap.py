@@ -1,0 +1,117 @@
+"""The overlap over the whole corpus, against brute force on a drifted encoder."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.network import Corrector
+from unstale.data.dataset import RetrievalDataset
+from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.encoders.tokenise import target_tokens
+from unstale.evaluation import retrieve
+from unstale.miners import Corrected, Miner, Stale
+from unstale.miners.in_batch import InBatch
+from unstale.results import RunResult
+from unstale.training import overlap
+from unstale.training.job import train
+from unstale.training.overlap import CorpusOverlap
+
+SPLITS = {"train": "train", "eval": "test"}
+
+
+@pytest.fixture
+def drifted(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> tuple[TokenStore, TargetBuffer]:
+    """The corpus embedded before the encoder moves."""
+    tokens = target_tokens(static_model, dataset, progress=False)
+    buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
+    with torch.no_grad():
+        weight = static_model[0].embedding.weight
+        weight.add_(0.5 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    return tokens, buffer
+
+
+def shares(
+    model: SentenceTransformer, miner: Miner, dataset: RetrievalDataset, tokens: TokenStore, **more
+) -> dict[str, float] | None:
+    found = CorpusOverlap(model, miner, dataset, SPLITS, step=3, **more)
+    passed = list(found.watch(retrieve.fresh_chunks(model, tokens, progress=False)))
+    assert sum(len(vectors) for _, vectors in passed) == 120  # nothing is lost on the way
+    return found.shares()
+
+
+def top(queries: torch.Tensor, targets: torch.Tensor, k: int) -> list[set[int]]:
+    return [set(row.tolist()) for row in (queries @ targets.T).topk(k).indices]
+
+
+@pytest.mark.parametrize("chunk", [7, 4096])
+def test_it_is_what_brute_force_counts(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+) -> None:
+    monkeypatch.setattr(overlap, "_CHUNK", chunk)
+    monkeypatch.setattr(retrieve, "_CHUNK", 5 * chunk)
+    tokens, buffer = drifted
+    network = Corrector(16, (8,))
+    with torch.no_grad():
+        network.layers[1].weight.normal_(std=0.2)
+    miner = Corrected(buffer, network)
+    found = shares(static_model, miner, dataset, tokens)  # all 80 and all 20 queries
+    assert found is not None
+    rows = torch.arange(120)
+    fresh = embed_targets(static_model, tokens, rows.numpy())
+    view = miner.view(rows, 3)
+    views = {"stale": view.stale, "searched": view.corrected.detach()}
+    for prefix, split in (("", "train"), ("eval_", "test")):
+        texts = dataset.queries.take(dataset.split(split).query_rows)
+        queries = embed_queries(static_model, texts)
+        true = top(queries, fresh, 10)
+        for name, vectors in views.items():
+            held = [len(a & b) / 10 for a, b in zip(true, top(queries, vectors, 10), strict=True)]
+            assert found[prefix + name] == pytest.approx(np.mean(held), abs=1e-6)
+            assert 0.1 < found[prefix + name] < 0.99  # there is something to be wrong about
+    assert found["stale"] != found["searched"]
+
+
+def test_what_is_searched_is_what_counts(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    drifted: tuple[TokenStore, TargetBuffer],
+) -> None:
+    tokens, buffer = drifted
+    assert shares(static_model, InBatch(), dataset, tokens) is None
+    plain = shares(static_model, Stale(buffer), dataset, tokens, queries=6)
+    assert plain is not None
+    assert plain["stale"] == plain["searched"]
+    network = Corrector(16, (8,))
+    with torch.no_grad():
+        network.layers[1].weight.normal_(std=0.5)
+    miner = Corrected(buffer, network)
+    miner.trusted.fill_(False)  # as when the meter finds the corrector worse than none
+    assert shares(static_model, miner, dataset, tokens, queries=6) == plain
+    other = shares(static_model, Stale(buffer), dataset, tokens, queries=6, seed=1)
+    assert other != plain
+
+
+def test_a_run_records_it(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    small = {"steps": 2, "batch_size": 8, "probe_targets": 40, "progress": False}
+    refreshed = train(
+        dataset, static_model, tmp_path / "a", strategy="exhaustive", refreshes=2, **small
+    )
+    keys = {"stale", "searched", "eval_stale", "eval_searched"}
+    assert refreshed.overlap == dict.fromkeys(keys, 1.0)  # the last refresh is after the last step
+    again = RunResult.from_json(refreshed.to_json(), "here")
+    assert again.overlap == refreshed.overlap
+    alone = train(dataset, static_model, tmp_path / "b", strategy="in-batch", **small)
+    assert alone.overlap is None
