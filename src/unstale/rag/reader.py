@@ -122,13 +122,13 @@ class Reader(nn.Module):
         )
 
     @torch.no_grad()
-    def generate(self, encoded: Encoded, *, beams: int = 1) -> list[str]:
-        """Write an answer for each input, greedily or by beam search."""
+    def generate(self, encoded: Encoded) -> list[str]:
+        """Write an answer for each input, greedily."""
         ids = self.model.generate(
             encoder_outputs=encoded.outputs,
             attention_mask=encoded.mask,
             max_new_tokens=self.answer_length,
-            num_beams=beams,
+            num_beams=1,
             do_sample=False,
         )
         return [t.strip() for t in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
