@@ -39,10 +39,8 @@ class Parted(NamedTuple):
 
     def embed(self, model: SentenceTransformer, dataset: RetrievalDataset) -> AskedQueries:
         """Embed the queries with the new encoder."""
-        guide, check = (
-            embed_queries(model, dataset.queries.take(rows)) if len(rows) else None
-            for rows in (self.guide, self.check)
-        )
+        sides = (dataset.queries.take(rows) for rows in (self.guide, self.check))
+        guide, check = (embed_queries(model, texts) if texts else None for texts in sides)
         return AskedQueries(guide, check, self.qrels, self.check)
 
 

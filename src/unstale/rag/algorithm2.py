@@ -61,17 +61,10 @@ class RetrieverReaderLoss(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.model = retriever
-        self.reader = reader
-        self.miner = miner
-        self.tokens = tokens
-        self.questions = questions
-        self.scale = scale
-        self.k = k
-        self.fusion = fusion
-        self.corrector_weight = corrector_weight
-        self.frozen = frozen
-        self.seed = seed
+        self.model, self.reader, self.miner = retriever, reader, miner
+        self.tokens, self.questions = tokens, questions
+        self.scale, self.k, self.fusion = scale, k, fusion
+        self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
         self.record = RunRecord()  # the trainer keeps its step
         self._encoding = Encoding(is_cosine(retriever))
 

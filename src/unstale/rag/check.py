@@ -55,7 +55,7 @@ def check_rag(
         ("--reader-max-length", reader.max_length, 2),
         ("--answer-length", reader.answer_length, 1),
     )
-    for name, (value, least) in limits.items():
+    for name, value, least in limits:
         if value < least:
             raise InputError(f"{name} must be at least {least}, got {value}")
     check_lengths(questions, reader, settings.eval_split)
