@@ -44,7 +44,7 @@ class Example(NamedTuple):
 class Gatherer:
     """Collect targets, queries and judgements; then make a dataset of them.
 
-    Memory: about 200 bytes for each text and 32 for each judgement. The texts themselves go to a
+    Memory: about 300 bytes for each text and 32 for each judgement. The texts themselves go to a
     file once they are many.
     """
 
