@@ -148,7 +148,7 @@ def test_a_new_setting_needs_no_more_than_its_field() -> None:
 # Names that many parts have for things of their own.
 EVERYDAY = set(
     "strategy steps batch_size learning_rate scale seed trainer search buffer dtype sampling "
-    "memory rank k fusion likelihood filters eval_split hard_negatives refreshes".split()
+    "memory rank k fusion filters eval_split hard_negatives refreshes".split()
 )
 ALGORITHMS = ("training/", "miners/", "rag/", "drop_in/", "cli/train", "cli/rag", "cli/compare")
 USES = 5  # files that may use a setting: check it, pass it to Algorithms 1 and 2, act on it

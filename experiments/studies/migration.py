@@ -28,7 +28,7 @@ from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.index import index_chunks
 from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked
-from unstale.migration.settings import Method, MigrateSettings, TargetSampling, check_size
+from unstale.migration.settings import Method, MigrateSettings, check_size
 from unstale.migration.validate import Interval
 from unstale.migration.vectors import ArrayVectors
 from unstale.search.best import TopK
@@ -51,7 +51,6 @@ class Settings:
         fractions: The parts of the targets to embed.
         resamples: The number of samples of each size.
         method: How to fit; see `unstale correct`.
-        sampling: How to draw the sample.
         re_embed: The part of the targets to embed beyond the sample: those that queries find.
         max_length: Tokens after which both encoders cut a text.
         hidden: The width of the corrector.
@@ -67,7 +66,6 @@ class Settings:
     fractions: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), least=0, most=1)
     resamples: int = setting(20, least=1)
     method: Method = "auto"
-    sampling: TargetSampling = "uniform"
     re_embed: float = setting(0.0, least=0, most=1)
     max_length: int = setting(128, least=1)
     hidden: int = setting(1536, least=1)
@@ -77,8 +75,8 @@ class Settings:
     def migration(self) -> MigrateSettings:
         """Return the settings of the first migration."""
         return MigrateSettings(
-            method=self.method, sampling=self.sampling, re_embed=self.re_embed,
-            corrector_hidden=self.hidden, k=K, queries=self.asked, seed=self.seed,
+            method=self.method, re_embed=self.re_embed, corrector_hidden=self.hidden,
+            k=K, queries=self.asked, seed=self.seed,
         )  # fmt: skip
 
 
@@ -158,14 +156,14 @@ class _World:
         order = np.random.default_rng(settings.seed + 10_000).permutation(len(self.rows))
         count = settings.queries
         check = np.sort(order[:count])
-        guide = order[count : 2 * count if settings.guided_by else count]
+        guide = order[count : 2 * count if settings.re_embed else count]
         left = np.setdiff1d(order, guide)  # the truth about queries that chose nothing
         asked = AskedQueries(
             self.new.queries[torch.from_numpy(guide)], self.new.queries[torch.from_numpy(check)],
             self.qrels, self.rows[check],
         )  # fmt: skip
         fitting = Fitting(self.source, self.embed, asked, settings)
-        done = fitting.run(lambda: size, round(settings.re_embed * self.source.rows), curve=False)
+        done = fitting.run(size, round(settings.re_embed * self.source.rows), curve=False)
         truth = self._truth(done, left)
         return {name: (interval, truth[name]) for name, interval in done.found.items()}
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
-from unstale.corrector.closed_form import least_squares, procrustes
+from unstale.corrector.closed_form import least_squares
 from unstale.corrector.fit import fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.data.load import load_dataset
@@ -82,7 +82,8 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     order = torch.from_numpy(np.random.default_rng(settings.seed).permutation(len(rows)))
     train, held = order[: len(order) // 2].sort().values, order[len(order) // 2 :].sort().values
     unique = _candidates(near, own, train, settings).unique()
-    corrected = _affine(near, far, unique)
+    linear = least_squares(near.targets[unique], far.targets[unique])
+    corrected = {"least squares": _unit(linear(near.targets))}
     fits: dict[str, Any] = {}
     for name, queries in (
         ("corrector, mse", None),
@@ -111,15 +112,6 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
         | {"unique targets embedded": f"{len(unique)} of {len(dataset.targets)}"},
         "embedding_seconds": embedding,
     }
-
-
-def _affine(near: Vectors, far: Vectors, rows: Int[Tensor, " u"]) -> dict[str, Tensor]:
-    """Correct all targets by the closed-form maps that the embedded rows give."""
-    maps = {
-        "least squares": least_squares(near.targets[rows], far.targets[rows]),
-        "procrustes": procrustes(near.targets[rows], far.targets[rows]),
-    }
-    return {name: _unit(affine(near.targets)) for name, affine in maps.items()}
 
 
 def _fit(

@@ -2,13 +2,12 @@
 
 from unstale.corrector.losses import cross_entropy, mean_squared_error
 from unstale.rag.algorithm2 import RetrieverReaderLoss
-from unstale.rag.losses import answer_scores, marginal_nll, perplexity_distillation, token_nll
+from unstale.rag.losses import marginal_nll, perplexity_distillation, token_nll
 from unstale.training.algorithm1 import FreshNegativesLoss
 
 __all__ = [
     "FreshNegativesLoss",
     "RetrieverReaderLoss",
-    "answer_scores",
     "cross_entropy",
     "marginal_nll",
     "mean_squared_error",

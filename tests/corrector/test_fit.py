@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from unstale.corrector.closed_form import Affine, least_squares, procrustes
+from unstale.corrector.closed_form import Affine, least_squares
 from unstale.corrector.fit import fit
 from unstale.corrector.losses import cross_entropy, mean_squared_error
 from unstale.corrector.network import Corrector
@@ -85,13 +85,12 @@ def test_a_mini_batch_of_everything_is_a_full_batch() -> None:
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize("start", [least_squares, procrustes])
 @pytest.mark.parametrize("width", [4, 6, 9])
-def test_widths_may_differ_and_training_betters_the_closed_form(start, width: int) -> None:
+def test_widths_may_differ_and_training_betters_the_closed_form(width: int) -> None:
     stale, fresh, _ = drifted(300)
     torch.manual_seed(0)
     fresh = fresh @ torch.randn(6, width)
-    affine = start(stale, fresh)
+    affine = least_squares(stale, fresh)
     h = ProjectedCorrector(affine, (32,))
     torch.testing.assert_close(h(stale), affine(stale))
     done = fit(h, stale, fresh, epochs=200, learning_rate=0.01)

@@ -12,9 +12,9 @@ def site(tmp_path, monkeypatch):
 
 @pytest.fixture
 def build(tmp_path):
-    def build(*packages, workers=1):
+    def build(*packages):
         folder = tmp_path / "built"
-        build_docstrings(folder, packages, workers=workers, progress=False)
+        build_docstrings(folder, packages, progress=False)
         return Built(folder)
 
     return build

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.data.installed import FILLERS, Built, files_of
+from tests.data.installed import files_of
 
 from unstale.data.docstrings import build_docstrings, docstrings_folder
 from unstale.errors import InputError
@@ -46,11 +46,6 @@ def test_a_split_without_pairs_is_refused(site, tmp_path):
     assert not (tmp_path / "built").exists()
 
 
-def test_fewer_than_one_worker_is_refused(tmp_path):
-    with pytest.raises(InputError, match="workers must be at least 1: 0"):
-        build_docstrings(tmp_path / "built", workers=0)
-
-
 def test_an_existing_folder_is_refused_and_left_alone(site, tmp_path):
     site.install("pkg", {})
     (tmp_path / "mine").mkdir()
@@ -75,7 +70,7 @@ def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypat
     plain_open = Path.open
     monkeypatch.setattr(Path, "open", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build_docstrings(tmp_path / "out" / "built", ["pkg"], workers=1, progress=False)
+        build_docstrings(tmp_path / "out" / "built", ["pkg"], progress=False)
     assert list((tmp_path / "out").iterdir()) == []
     monkeypatch.undo()
     assert len(done) == writes
@@ -104,17 +99,3 @@ def test_cache_is_by_default_in_the_folder_of_the_environment(site, tmp_path, mo
 def test_module_needs_no_torch():
     check = "import sys, unstale.data.docstrings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
-
-
-def test_script_without_main_guard_falls_back_to_one_process(site, tmp_path):
-    site.install("pkg", {})
-    script = tmp_path / "script.py"
-    script.write_text(
-        f"import pathlib, sys\nsys.path.insert(0, {str(site.folder)!r})\n"
-        "from unstale.data.docstrings import build_docstrings\n"
-        f"build_docstrings(pathlib.Path({str(tmp_path / 'built')!r}), ['pkg'], workers=2)\n"
-    )
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert "using one process" in run.stderr
-    assert Built(tmp_path / "built").about["pairs"] == FILLERS

@@ -52,3 +52,13 @@ def test_a_split_without_a_relevant_pair_is_refused() -> None:
     gatherer.example("dev", Example(None, "q", [], [Target(None, "", "a")]), "line 1")
     with pytest.raises(InputError, match="x: the split dev holds no relevant pair"):
         gatherer.dataset("x")
+
+
+def test_rows_are_found_by_id_or_by_text_and_a_text_is_no_id() -> None:
+    found = rows.Rows("t")
+    first = found.add("same", None, "line 1")
+    assert found.add("same", None, "line 2") != first
+    named = found.add("other", "same", "line 3")
+    assert (found.find(b"same"), found.find("same"), found.find(b"other")) == (first, named, None)
+    with pytest.raises(InputError, match="line 4: duplicate id 'same', first seen as row 2"):
+        found.add("again", "same", "line 4")

@@ -40,17 +40,15 @@ class Migration:
             self.picked += [picked.rows.tolist(), picked.apart.tolist()]
             return EmbeddedTargets(picked, fresh[torch.from_numpy(picked.rows)], 1.0)
 
-        settings = MigrateSettings(sampling="queries", corrector_hidden=64)
+        settings = MigrateSettings(corrector_hidden=64)
         fitting = Fitting(source, embed, AskedQueries(queries[:20], queries[20:]), settings)
-        sample = fitting.draw(lambda: 800)
-        first = fitting.fit(sample, curve=False).learned
-        sample = fitting.enlarge(sample, first, "more", 60)
-        done = fitting.fit(sample, curve=False)
-        last, self.found = done.learned, done.found
+        small, large = (fitting.run(800, more, curve=False) for more in (0, 60))
+        self.found, sample = large.found, large.sample
         self.judges = sample.rows[sample.held_out]
-        self.about = [first.about, last.about]
+        both = (small.learned, large.learned)
+        self.about = [learned.about for learned in both]
         with torch.no_grad():
-            self.maps = [learned.corrector(stale) for learned in (first, last)]
+            self.maps = [learned.corrector(stale) for learned in both]
 
 
 @pytest.mark.parametrize(("bend", "method"), [(0.0, "linear"), (2.0, "mlp")])

@@ -35,26 +35,26 @@ class World:
         picked = pick()
         return EmbeddedTargets(picked, self.fresh[torch.from_numpy(picked.rows)], 1.0)
 
-    def migrate(self, sampling, more, seed):
+    def migrate(self, more, seed):
         """Return a corrector, the sample and the intervals, and the queries that chose nothing."""
         order = torch.randperm(400, generator=torch.Generator().manual_seed(seed))
         asked = AskedQueries(self.queries[order[:150]], self.queries[order[150:300]])
-        settings = MigrateSettings(method="linear", k=K, seed=seed, sampling=sampling)
+        settings = MigrateSettings(method="linear", k=K, seed=seed)
         fitting = Fitting(self.source, self.embed, asked, settings)
-        done = fitting.run(lambda: 200, more, curve=False)
-        assert done.sample.seconds == 1 + (sampling == "queries") + (more > 0)
+        done = fitting.run(200, more, curve=False)
+        assert done.sample.seconds == 1 + (more > 0)
         return done.learned, done.sample, done.found, self.queries[order[150:]]
 
 
-WAYS = pytest.mark.parametrize(("sampling", "more"), [("uniform", 400), ("queries", 0)])
+WAYS = pytest.mark.parametrize("more", [0, 400])
 
 
 @WAYS
-def test_the_targets_that_stay_corrected_are_judged_by_their_like(sampling, more) -> None:
+def test_the_targets_that_stay_corrected_are_judged_by_their_like(more) -> None:
     world = World(rare_noise=1.0)
     missed = []
     for seed in range(8):
-        learned, sample, found, _ = world.migrate(sampling, more, seed)
+        learned, sample, found, _ = world.migrate(more, seed)
         stays = np.setdiff1d(np.arange(ROWS), sample.rows[~sample.held_out])
         with torch.no_grad():
             corrected = learned.corrector(world.stale[stays])
@@ -65,11 +65,11 @@ def test_the_targets_that_stay_corrected_are_judged_by_their_like(sampling, more
 
 
 @WAYS
-def test_the_intervals_are_of_the_final_index(sampling, more) -> None:
+def test_the_intervals_are_of_the_final_index(more) -> None:
     world = World(rare_noise=0.2)
     held = 0
     for seed in range(8):
-        learned, sample, found, queries = world.migrate(sampling, more, seed)
+        learned, sample, found, queries = world.migrate(more, seed)
         pieces = index_chunks(world.source, learned.corrector, sample.known())
         index = torch.cat([vectors for _, vectors in pieces])
         ours, true = ((queries @ v.T).topk(K, dim=1).indices for v in (index, world.fresh))
@@ -80,7 +80,7 @@ def test_the_intervals_are_of_the_final_index(sampling, more) -> None:
 
 def test_what_queries_choose_needs_queries() -> None:
     world = World(rare_noise=0.2)
+    asked = AskedQueries(None, None)
+    fitting = Fitting(world.source, world.embed, asked, MigrateSettings(method="linear"))
     with pytest.raises(InputError, match="need queries"):
-        Fitting(
-            world.source, world.embed, AskedQueries(None, None), MigrateSettings(sampling="queries")
-        ).draw(lambda: 100)
+        fitting.run(100, 9, curve=False)

@@ -25,11 +25,11 @@ def test_the_network_is_taken_where_it_helps_and_betters_the_linear_map() -> Non
     held = np.arange(800) >= 600
     found = {
         m: learn(stale, fresh, held, MigrateSettings(method=m, corrector_hidden=64))
-        for m in ("auto", "linear", "procrustes")
+        for m in ("auto", "linear")
     }
     assert found["auto"].about["method"] == "mlp"
     unseen = {m: error(f, stale[600:], fresh[600:]) for m, f in found.items()}
-    assert unseen["auto"] < unseen["linear"] < unseen["procrustes"]
+    assert unseen["auto"] < unseen["linear"]
 
 
 def test_the_linear_map_is_taken_where_it_is_the_truth_or_pairs_are_few() -> None:
@@ -41,7 +41,7 @@ def test_the_linear_map_is_taken_where_it_is_the_truth_or_pairs_are_few() -> Non
         assert learn(stale[:n], goal[:n], held, settings).about["method"] == "linear"
 
 
-@pytest.mark.parametrize("method", ["auto", "linear", "procrustes"])
+@pytest.mark.parametrize("method", ["auto", "linear"])
 def test_held_out_targets_teach_nothing(method) -> None:
     stale, fresh = pairs(60)
     held = np.arange(60) >= 40

@@ -119,12 +119,11 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
         )
 
 
-def test_a_buffer_is_written_in_full_shards(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("unstale.migration.vectors.SHARD_ROWS", 10)
+def test_a_buffer_is_written_in_a_shard_for_each_piece(tmp_path: Path) -> None:
     source = open_vectors(stored(tmp_path, "buffer"))
     out = source.write(tmp_path / "out", source.chunks(7), DIM, {})
     shards = json.loads((out / "manifest.json").read_text())["shards"]
-    assert [s["rows"] for s in shards] == [10, 10, 10, 7]  # 37 rows
+    assert [s["rows"] for s in shards] == [7, 7, 6, 7, 7, 3]  # of 20 and 17
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
 
 

@@ -1,11 +1,9 @@
 """`unstale correct`."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from unstale.cli.config import place_of
 from unstale.cli.encoder import open_encoder
-from unstale.cli.finished import run_corrector, run_parts
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
@@ -22,25 +20,20 @@ CURVE = "curve.svg"
 
 def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
-    chosen = _with_run(chosen)
     _check_output(chosen)
     with run_folder("correct", chosen) as folder:
         if folder.finished:
             return
         if not chosen.vectors:
-            raise InputError("--vectors is required: the old vectors, or --run for a training run")
+            raise InputError("--vectors is required: the old vectors")
         source = open_vectors(Path(chosen.vectors))
         dataset = load_dataset(chosen.data, judged=False)
-        corrector = run_corrector(chosen.run, source.dim) if chosen.run else None
-        migration = Migration(
-            source, dataset, lambda: open_encoder(chosen), chosen, corrector, resume=chosen.resume
-        )
+        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen)
         output = folder.begin()
         done = migration.run(output)
         write_json(output / RESULTS, done.results)
-        if curve := done.results["curve"]:
-            with atomic_file(output / CURVE) as temporary:
-                temporary.write_text(curve_svg(curve), "utf-8")
+        with atomic_file(output / CURVE) as temporary:
+            temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
     print(f"vectors: {done.path}\nresults: {output / RESULTS}")
@@ -49,26 +42,10 @@ def run(chosen: CorrectFlags) -> None:
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
         print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
-    if curve := done.results["curve"]:
-        cost = done.results["cost"]
-        each = cost["seconds"]["embedding"] / cost["targets_embedded"]
-        print(curve_table(curve, done.results["vectors"]["rows"], each))
+    cost = done.results["cost"]
+    each = cost["seconds"]["embedding"] / cost["targets_embedded"]
+    print(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
     print(done.results["verdict"]["text"])
-
-
-def _with_run(chosen: CorrectFlags) -> CorrectFlags:
-    """Take what a training run knows: its data, its trained encoder and its stale buffer."""
-    if not chosen.run:
-        return chosen
-    data, model, buffer = run_parts(chosen.run)
-    for flag, given, own, default in (
-        ("data", chosen.data, data, CorrectFlags.data),
-        ("model", chosen.model, model, CorrectFlags.model),
-    ):
-        same = given == own or Path(given).resolve() == Path(own).resolve()
-        if not same and given != default:
-            raise InputError(f"--run {chosen.run} brings its own --{flag}, {own}, not {given}")
-    return replace(chosen, data=data, model=model, vectors=chosen.vectors or buffer)
 
 
 def _check_output(chosen: CorrectFlags) -> None:

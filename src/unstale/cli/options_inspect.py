@@ -166,12 +166,9 @@ class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
             that `unstale embed` wrote. Row by row they belong to the targets of the data.
         data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
             folder may lack qrels, or queries.
-        run: Take corrector, encoder, data and stale buffer of a training run; the sample then
-            only validates.
         resume: Resume an embedding that was interrupted.
     """
 
     vectors: str = ""
     data: str = "docstrings"
-    run: str | None = None
     resume: bool = False

@@ -1,4 +1,4 @@
-"""Maps from stale to fresh that need no gradient descent: baselines, and places to start from."""
+"""The least-squares map from stale to fresh vectors: a baseline, and a place to start from."""
 
 from typing import NamedTuple
 
@@ -70,21 +70,6 @@ def _leave_one_out(
     residual = fresh.double() - goal - left @ (share[:, None] * shadow)
     leverage = (left.square() * share).sum(dim=1) + 1 / len(left)  # 1/n: the free bias
     return float((residual / (1 - leverage).clamp(min=1e-9)[:, None]).square().sum())
-
-
-def procrustes(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> Affine:
-    """Fit the rotation (orthogonal map, and a shift) that brings stale nearest to fresh.
-
-    It keeps all distances, so it can undo a change of basis and nothing else. If the widths
-    differ, the map has orthonormal rows or columns, whichever are fewer.
-    """
-    check_pairs(stale, fresh)
-    mean, goal = stale.double().mean(dim=0), fresh.double().mean(dim=0)
-    left, _, right = torch.linalg.svd(
-        (stale.double() - mean).T @ (fresh.double() - goal), full_matrices=False
-    )
-    weight = left @ right
-    return Affine(weight.to(stale.dtype), (goal - mean @ weight).to(stale.dtype))
 
 
 def check_pairs(stale: Float[Tensor, "n d"], fresh: Float[Tensor, "m e"]) -> None:

@@ -21,7 +21,7 @@ class ProjectedCorrector(nn.Module):
     least-squares projection is at its best, and a step that suits the MLP ruins it.
 
     Args:
-        start: The projection to start from, such as `least_squares` or `procrustes` of the pairs.
+        start: The projection to start from, such as `least_squares` of the pairs.
         hidden: Widths of the hidden layers; none leaves the projection alone.
         unit: Normalise the output, for encoders whose fresh vectors have unit length.
 

@@ -23,7 +23,6 @@ import importlib.metadata
 import importlib.util
 import json
 import logging
-import multiprocessing
 import os
 import platform
 import re
@@ -31,13 +30,12 @@ import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tqdm import tqdm
 
+from unstale.data.formats.beir import write_parts
 from unstale.errors import InputError
 from unstale.files import atomic_folder, cache_folder, write_json
 
@@ -96,29 +94,14 @@ def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
 
 
 def build_docstrings(
-    folder: Path,
-    packages: Sequence[str] = DEFAULT_PACKAGES,
-    workers: int | None = None,
-    progress: bool = True,
+    folder: Path, packages: Sequence[str] = DEFAULT_PACKAGES, progress: bool = True
 ) -> None:
-    """Write the set as a new BEIR folder, which appears whole or not at all.
-
-    Args:
-        folder: It must not exist.
-        packages: As in `docstrings_folder`.
-        workers: Processes that parse; by default one a core, and fewer for few files. The output
-            does not depend on it. A script without a `__main__` guard falls back to one.
-    """
-    from unstale.data.formats.beir import write_parts  # not above: workers need no pyarrow
-
-    if workers is not None and workers < 1:
-        raise InputError(f"workers must be at least 1: {workers}")
+    """Write the set as a BEIR folder that must not exist, and appears whole or not at all."""
     if folder.exists():
         raise InputError(f"{folder} exists; the docstrings set is written to a new folder only")
     versions = _versions(packages)
     sources = [source for package in versions for source in _sources(package)]
-    workers = workers or min(os.cpu_count() or 1, 8, 1 + len(sources) // 100)
-    reads = _read_all(sources, workers, progress)
+    reads = list(map(_read_file, tqdm(sources, desc="docstrings", disable=not progress)))
     pairs, dropped = _keep_first(outcome for read in reads for outcome in read or ())
     splits = [_split(pair.module) for pair in pairs]
     if missing := [split for split in _SPLITS if split not in splits]:
@@ -196,20 +179,6 @@ def _sources(package: str) -> list[_Source]:
     return sorted(sources)
 
 
-def _read_all(sources: list[_Source], workers: int, progress: bool) -> list[_Outcomes]:
-    """Parse every file, in order, in `workers` processes."""
-    bar = partial(tqdm, desc="docstrings", total=len(sources), disable=not progress)
-    if workers > 1:
-        # Spawned, not forked: the caller may hold the threads and the locks of torch.
-        spawn = multiprocessing.get_context("spawn")
-        try:
-            with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-                return list(bar(pool.map(_read_file, sources, chunksize=16)))
-        except BrokenExecutor:
-            _log.warning("the workers died (no `__main__` guard, or no memory): using one process")
-    return list(bar(map(_read_file, sources)))
-
-
 def _read_file(source: _Source) -> _Outcomes:
     """Take what each function of a file comes to, or None if the file cannot be parsed."""
     module, path = source
@@ -250,7 +219,8 @@ def _pair(module: str, name: str, node: _Function) -> _Pair | str:
     if _name_words(query) <= _name_words(node.name):
         return "repeats name"
     node.body = node.body[1:]
-    if all(_TRIVIAL.match(ast.unparse(statement)) for statement in node.body):
+    short = (ast.Pass, ast.Expr, ast.Raise)  # to write others out takes long
+    if all(isinstance(s, short) and _TRIVIAL.match(ast.unparse(s)) for s in node.body):
         return "trivial body"
     node.decorator_list = []  # they often carry texts of their own, for documentation
     return _Pair(module, name, query, ast.unparse(node))

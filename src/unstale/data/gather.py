@@ -10,7 +10,7 @@ import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.data.lines import Record, identifier, show, string
-from unstale.data.rows import Index, Rows
+from unstale.data.rows import Rows
 from unstale.errors import InputError
 
 Judged = tuple[int, str, str, str | int]  # line, query id, target id, grade
@@ -44,8 +44,8 @@ class Example(NamedTuple):
 class Gatherer:
     """Collect targets, queries and judgements; then make a dataset of them.
 
-    Memory: about 100 bytes for each text and judgement. The texts themselves go to a file once they
-    are many.
+    Memory: about 300 bytes for each text and 32 for each judgement. The texts themselves go to a
+    file once they are many.
     """
 
     def __init__(self) -> None:
@@ -57,15 +57,14 @@ class Gatherer:
         self._judged: dict[str, tuple[array[int], ...]] = {}
         self._files: dict[str, str] = {}
         self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
-        self._renamed = Index()  # SPLIT/ID of the queries in such lists that are called so now
+        self._renamed: dict[str, int] = {}  # SPLIT/ID of queries in such lists, called so now
         self._odd: Counter[str] = Counter()  # warnings, logged at the end
 
     def corpus(self, target: Target, where: str, *, by_text: bool = False) -> None:
         """Add a target of the corpus file, to be found by its id, or by its text."""
         joined, title = _join(target, where)
         self._title_ends.append(title)
-        add = self.targets.add_by_text if by_text else self.targets.add
-        add(joined, target.id, where)
+        self.targets.add(joined, target.id, where, by_text=by_text)
 
     def target(self, target: Target, where: str) -> int:
         """Find a target that an example names, by its id or its text, or add it."""
@@ -79,7 +78,7 @@ class Gatherer:
         row = self.targets.find(key)
         if row is None:
             self._title_ends.append(title)
-            return self.targets.add(joined, target.id, where, key)
+            return self.targets.add(joined, target.id, where)
         if not self.targets.has(row, joined):
             self._odd["targets repeat an id with another text, the first counts"] += 1
         return row
@@ -101,7 +100,7 @@ class Gatherer:
             if row is not None and not self.queries.has(row, text):
                 raise InputError(f"{where}: the query id {show(id)} had another text before")
         if row is None:
-            row = self.queries.add(text, id, where, key)
+            row = self.queries.add(text, id, where)
             self._answers.append(answers or ())
         return row, other
 
@@ -111,7 +110,7 @@ class Gatherer:
         row, other = self._query(split, text, where, id, ())
         if other is None:
             return
-        if other >= start or self._renamed.put(f"{split}/{id}", row) != row:
+        if other >= start or self._renamed.setdefault(f"{split}/{id}", row) != row:
             raise InputError(f"{where}: the query id {show(id)} had another text before")
 
     def new_query(self, text: str, id: str, where: str, answers: Sequence[str] = ()) -> int:
@@ -132,8 +131,7 @@ class Gatherer:
         """Record the lines of a qrels file; of equal query ids, that of the same split is meant."""
         self._files[split] = file
         for line, query, target, grade in lines:
-            row = self._renamed.find(f"{split}/{query}") if len(self._renamed) else None
-            row = self.queries.find(query) if row is None else row
+            row = self._renamed.get(f"{split}/{query}", self.queries.find(query))
             column = self.targets.find(target)
             if row is None or column is None:
                 what, id = ("query", query) if row is None else ("target", target)

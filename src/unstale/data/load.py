@@ -7,7 +7,7 @@ from dataclasses import replace
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.docstrings import docstrings_folder
 from unstale.data.facts import facts_folder
-from unstale.data.formats import FORMATS, find_format
+from unstale.data.formats import FORMATS
 from unstale.data.formats.beir import read_beir
 from unstale.data.formats.format import Format, Location
 from unstale.errors import InputError
@@ -37,7 +37,7 @@ def load_dataset(name: str, *, progress: bool = True, judged: bool = True) -> Re
     if chosen is not None:
         if chosen not in _NAMED and not source.path.exists():
             raise InputError(f"there is no file or folder {source.place!r}")
-        return find_format(chosen).read(source)
+        return FORMATS[chosen].read(source)
     found = _detect(source)
     _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
     return found.read(source)
@@ -61,12 +61,12 @@ def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Locatio
 
 def _detect(source: Location) -> Format:
     """Find the format that fits, or list what was looked for."""
-    for name in FORMATS:
-        if (found := find_format(name)).fits(source):
+    for found in FORMATS.values():
+        if found.fits(source):
             return found
     if not (path := source.path).exists():
         rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN)})"
         raise InputError(f"cannot read the data {source.place!r}: {rule}")
-    looked = "\n".join(f"  {name}: {find_format(name).about}" for name in FORMATS)
+    looked = "\n".join(f"  {form.name}: {form.about}" for form in FORMATS.values())
     inside = sorted(p.name for p in path.iterdir())[:8] if path.is_dir() else [path.name]
     raise InputError(f"no format fits {path} ({', '.join(inside)}); looked for\n{looked}")

@@ -4,7 +4,6 @@ Held-out targets judge, and have no say in what is chosen or learned.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -88,65 +87,38 @@ class Fitted:
 @final
 @dataclass(frozen=True)
 class Fitting:
-    """How to get from old vectors to a judged corrector.
-
-    `embed` embeds the targets that are picked. If a corrector is `given`, nothing is fitted, and
-    the whole sample judges it.
-    """
+    """How to get from old vectors to a judged corrector; `embed` embeds what is picked."""
 
     source: StaleVectors
     embed: EmbedPicked
     asked: AskedQueries
     settings: MigrateSettings
-    given: Learned | None = None
 
-    def run(self, size: Callable[[], int], more: int, *, curve: bool = True) -> Fitted:
-        """Draw a sample, fit to it, embed `more` targets where it matters, and fit again.
-
-        `size` says how large the sample is; it is called only if none was chosen before.
-        """
-        sample = self.draw(size)
+    def run(self, size: int, more: int, *, curve: bool = True) -> Fitted:
+        """Draw a sample, fit to it, embed `more` targets where it matters, and fit again."""
+        source, seed = self.source, self.settings.seed
+        sample = Sampled.of(source, self.embed("sample", lambda: choose(source.rows, size, seed)))
         first = self.fit(sample, curve=curve)
         if not more:
             return first
-        larger = self.enlarge(sample, first.learned, "re-embedded", more)
-        last = self.fit(larger, curve=False)  # what was paid for teaches
-        points, seconds = first.curve, first.seconds + last.seconds
-        added = len(larger.rows) - len(sample.rows)
-        if added:
-            points = [*points, {"embedded": 0, "re_embedded": added} | last.curve[0]]
-        return replace(last, curve=points, seconds=seconds, re_embedded=added)
+        last = self.fit(self.enlarge(sample, first.learned, more), curve=False)
+        points = [*first.curve, {"embedded": 0, "re_embedded": more} | last.curve[0]]
+        seconds = first.seconds + last.seconds
+        return replace(last, curve=points, seconds=seconds, re_embedded=more)
 
-    def draw(self, size: Callable[[], int]) -> Sampled:
-        """Choose targets and embed them."""
-        rows, settings = self.source.rows, self.settings
-        found = self.embed("sample", lambda: choose(rows, size(), settings.sampling, settings.seed))
-        sample = Sampled.of(self.source, found)
-        if self.given is not None:
-            return replace(sample, held_out=np.ones(len(sample.rows), bool))
-        if settings.sampling == "uniform":
-            return sample
-        linear = replace(settings, method="linear")
-        learned = learn(sample.stale, sample.fresh, sample.held_out, linear)
-        return self.enlarge(sample, learned, "neighbours", int((~sample.held_out).sum()))
-
-    def enlarge(self, sample: Sampled, learned: Learned, stage: str, wanted: int) -> Sampled:
+    def enlarge(self, sample: Sampled, learned: Learned, wanted: int) -> Sampled:
         """Embed the targets, too, that the guiding queries find most often and highest.
 
         Args:
             sample: What is embedded already.
             learned: The corrector through which the rest is seen.
-            stage: A name for these targets.
-            wanted: How many to embed; fewer if there are no more.
+            wanted: How many to embed.
         """
         source, queries = self.source, self.asked.guide
-        wanted = min(wanted, source.rows - len(sample.rows))
-        if not wanted:
-            return sample
+        if queries is None:
+            raise InputError("targets that queries retrieve need queries")
 
         def pick() -> Picked:
-            if queries is None:
-                raise InputError("targets that queries retrieve need queries")
             # Held-out targets are seen as corrected: their fresh vectors must not choose.
             index = index_chunks(source, learned.corrector, sample.known(held_out=False), "ranking")
             depth = max(DEPTH, -(-2 * wanted // len(queries)))
@@ -154,7 +126,7 @@ class Fitting:
             held = sample.rows[sample.held_out]
             return most(scores, sample.rows, held, wanted, self.settings.seed)
 
-        return sample.joined(source, self.embed(stage, pick))
+        return sample.joined(source, self.embed("re-embedded", pick))
 
     def fit(self, sample: Sampled, *, curve: bool = True) -> Fitted:
         """Fit on the sample, judge on what it holds out, and on smaller samples for the curve.
@@ -162,9 +134,6 @@ class Fitting:
         The last point of the curve is the whole sample.
         """
         began = time.perf_counter()
-        if self.given is not None:
-            found = self.validate(self.given, sample)
-            return Fitted(sample, self.given, found, [], time.perf_counter() - began)
         taught, held = (~sample.held_out).nonzero()[0], sample.held_out.nonzero()[0]
         generator = np.random.default_rng(self.settings.seed)
         points = []
@@ -172,16 +141,10 @@ class Fitting:
             # The held-out targets stay the same, so that the points of the curve can be compared.
             some = generator.permutation(taught)[: round(part * len(taught))]
             smaller = sample.take(np.sort(np.concatenate([some, held])))
-            queries = self.asked.guide if self.settings.loss == "ce" else None
-            learned = learn(smaller.stale, smaller.fresh, smaller.held_out, self.settings, queries)
+            learned = learn(smaller.stale, smaller.fresh, smaller.held_out, self.settings)
             found = self.validate(learned, smaller)
             points.append({"embedded": len(smaller.rows), **as_json(found)})
         return Fitted(sample, learned, found, points, time.perf_counter() - began)
-
-    def written(self, sample: Sampled) -> Known:
-        """Return the fresh vectors that the new index holds."""
-        known = sample.known()
-        return known if self.settings.keep_fresh else Known(known.rows[:0], known.fresh[:0])
 
     def validate(self, learned: Learned, sample: Sampled) -> dict[str, Interval]:
         """Judge the new index on the held-out targets and queries."""
@@ -197,7 +160,7 @@ class Fitting:
             seen = learned.corrector(sample.stale[held])
         cosine = torch.cosine_similarity(seen, fresh).numpy()
         intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
-        index = index_chunks(self.source, learned.corrector, self.written(sample), "validating")
+        index = index_chunks(self.source, learned.corrector, sample.known(), "validating")
         intervals[f"overlap@{k}"], found = neighbour_overlap(
             queries, index, sample.known(), Pairs(seen, fresh), k, asking=asking
         )

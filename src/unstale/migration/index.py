@@ -1,6 +1,5 @@
 """What is the new index made of? Corrected vectors, and fresh ones where they are known."""
 
-import hashlib
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
+from unstale.encoders.load import hash_weights
 from unstale.migration.stale import CHUNK, StaleVectors
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
@@ -50,10 +50,8 @@ def write_index(
 ) -> tuple[Path, float]:
     """Correct everything from disk to disk; return where, and the seconds it took."""
     began = time.perf_counter()
-    weights = hashlib.sha256()
-    for name, tensor in sorted(corrector.state_dict().items()):
-        weights.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    made_by = made_by | {"corrected": weights.hexdigest()}  # so that it is not taken for fresh
+    # So that it is not taken for fresh:
+    made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
     pieces = index_chunks(source, corrector, known)
     arrays = ((start, vectors.numpy()) for start, vectors in pieces)
     path = source.write(folder, arrays, known.fresh.shape[1], made_by)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor, nn
 
-from unstale.corrector.closed_form import least_squares, procrustes
+from unstale.corrector.closed_form import least_squares
 from unstale.corrector.fit import fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.migration.settings import MigrateSettings
@@ -31,22 +31,19 @@ def learn(
     fresh: Float[Tensor, "n e"],
     held_out: Bool[ndarray, " n"],
     settings: MigrateSettings,
-    queries: Float[Tensor, "q e"] | None = None,
 ) -> Learned:
     """Fit a corrector to the pairs that are not held out.
 
     The method `auto` takes the network where there are more pairs than dimensions and it lowers
     the loss on targets it did not see by at least 1%, and the linear map of all pairs otherwise.
-    With queries the network minimises the cross-entropy, too.
     """
-    taught, method = torch.from_numpy(~held_out), settings.method
+    taught = torch.from_numpy(~held_out)
     stale, fresh = stale[taught], fresh[taught]
     unit = is_unit(fresh)
-    if method == "auto" and len(stale) < stale.shape[1]:
-        method = "linear"  # a tenth of these few pairs cannot show whether the network helps
-    if method in ("linear", "procrustes"):
-        start = least_squares(stale, fresh) if method == "linear" else procrustes(stale, fresh)
-        return Learned(ProjectedCorrector(start, unit=unit).eval(), {"method": method})
+    few = len(stale) < stale.shape[1]  # a tenth of them cannot show whether the network helps
+    if settings.method == "linear" or few:
+        start = least_squares(stale, fresh)
+        return Learned(ProjectedCorrector(start, unit=unit).eval(), {"method": "linear"})
     hidden, seed = settings.corrector_hidden, settings.seed
     order = np.random.default_rng(seed).permutation(len(stale))
     early = torch.zeros(len(stale), dtype=torch.bool)
@@ -55,16 +52,15 @@ def learn(
     start = least_squares(stale[~early], fresh[~early])
     corrector = ProjectedCorrector(start, (hidden,), unit=unit)
     done = fit(
-        corrector, stale, fresh, queries=queries, held_out=early, scale=settings.scale,
-        learning_rate=LEARNING_RATE, batch_size=BATCH, epochs=EPOCHS, patience=PATIENCE, seed=seed,
+        corrector, stale, fresh, held_out=early, learning_rate=LEARNING_RATE,
+        batch_size=BATCH, epochs=EPOCHS, patience=PATIENCE, seed=seed,
     )  # fmt: skip
     gain = 1 - done.best_loss / done.start_loss if done.start_loss else 0.0
-    about = {"method": "mlp", "hidden": hidden, "loss": "mse" if queries is None else "ce"}
-    about |= {"best_epoch": done.best_epoch, "loss_lowered_by": gain}
-    if method == "auto" and gain < WORTH:
-        corrector = ProjectedCorrector(least_squares(stale, fresh), unit=unit)
-        about["method"] = "linear"
-    return Learned(corrector.eval(), about)
+    about = {"hidden": hidden, "best_epoch": done.best_epoch, "loss_lowered_by": gain}
+    if gain >= WORTH:
+        return Learned(corrector.eval(), {"method": "mlp"} | about)
+    corrector = ProjectedCorrector(least_squares(stale, fresh), unit=unit)
+    return Learned(corrector.eval(), {"method": "linear"} | about)
 
 
 def is_unit(vectors: Float[Tensor, "n e"]) -> bool:

@@ -1,6 +1,6 @@
 """Which queries of the data guide a migration, and which only judge it?
 
-What was chosen for a query, or learned from it, cannot be judged by it: it would look too good.
+What was chosen for a query cannot be judged by it: it would look too good.
 """
 
 import logging
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AskedQueries(NamedTuple):
-    """Fresh query vectors: some may choose and teach, others only judge."""
+    """Fresh query vectors: some may choose, others only judge."""
 
     guide: Float[Tensor, "g e"] | None
     check: Float[Tensor, "c e"] | None
@@ -39,15 +39,13 @@ class Parted(NamedTuple):
 
     def embed(self, model: SentenceTransformer, dataset: RetrievalDataset) -> AskedQueries:
         """Embed the queries with the new encoder."""
-        guide, check = (
-            embed_queries(model, dataset.queries.take(rows)) if len(rows) else None
-            for rows in (self.guide, self.check)
-        )
+        sides = (dataset.queries.take(rows) for rows in (self.guide, self.check))
+        guide, check = (embed_queries(model, texts) if texts else None for texts in sides)
         return AskedQueries(guide, check, self.qrels, self.check)
 
 
 def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted:
-    """Let the queries of one split judge, and those of the others guide if the settings need them.
+    """Let the queries of one split judge, and those of the others guide if targets are re-embedded.
 
     Where there is only one split, or no qrels, half of the queries guide.
     """
@@ -64,11 +62,10 @@ def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted
     check = generator.permutation(rows)
     others = [q.query_rows for name, q in dataset.qrels.items() if name != split]
     guide = np.setdiff1d(np.concatenate(others), check) if others else check[:0]
-    wanted = settings.guided_by
-    if wanted and not len(guide):
+    if settings.re_embed and not len(guide):
         guide, check = np.split(check, [len(check) // 2])
-    if wanted and not len(guide):
-        rule = "queries to choose or to learn by, and others to validate on"
-        raise InputError(f"{wanted} needs {rule}; {dataset.name} has {len(rows)} in all")
-    guide = generator.permutation(guide)[: settings.queries if wanted else 0]
+    if settings.re_embed and not len(guide):
+        rule = "needs queries to choose by, and others to validate on"
+        raise InputError(f"--re-embed {rule}; {dataset.name} has {len(rows)} in all")
+    guide = generator.permutation(guide)[: settings.queries if settings.re_embed else 0]
     return Parted(np.sort(guide), np.sort(check[: settings.queries]), qrels, split)

@@ -15,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from unstale.migration.index import Chunks
-from unstale.migration.settings import LEAST_HELD_OUT, TargetSampling
+from unstale.migration.settings import LEAST_HELD_OUT
 from unstale.migration.validate import GROUPS
 from unstale.search.best import merge, nothing
 
@@ -33,17 +33,12 @@ class Picked(NamedTuple):
     apart: Int[ndarray, " a"]
 
 
-def choose(rows: int, size: int, how: TargetSampling, seed: int) -> Picked:
-    """Choose rows to embed, and set those to hold out apart.
-
-    For a sample by queries this is the uniform beginning: the held-out targets and half of the
-    others. Where the queries' neighbours are is known only once a corrector is fitted to it.
-    """
+def choose(rows: int, size: int, seed: int) -> Picked:
+    """Choose rows to embed, and set those to hold out apart."""
     generator = np.random.default_rng(seed)
     held = generator.permutation(rows)[: max(LEAST_HELD_OUT, round(HELD_OUT * size))]
     left = np.setdiff1d(np.arange(rows), held)
-    wanted = size - len(held)
-    taught = generator.permutation(left)[: wanted // 2 if how == "queries" else wanted]
+    taught = generator.permutation(left)[: size - len(held)]
     return Picked(np.sort(np.concatenate([held, taught])), np.sort(held))
 
 

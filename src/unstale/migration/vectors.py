@@ -23,7 +23,6 @@ from unstale.migration.stale import CHUNK, Arrays, StaleVectors
 _LOG = logging.getLogger(__name__)
 # The types of numbers, as safetensors names them.
 _NUMBERS: dict[str, np.dtype[Any]] = {f"F{8 * n}": np.dtype(f"f{n}") for n in (2, 4, 8)}
-SHARD_ROWS = 65_536  # of a buffer that is written
 
 
 @final
@@ -84,25 +83,13 @@ class BufferVectors(StaleVectors):
         """Write a buffer; `made_by` must say that it is corrected, or it would pass for fresh."""
         path, dtype = folder / "vectors", self.dtype.name
         shards: list[dict[str, Any]] = []
-        for vectors in _regroup(corrected, dim, SHARD_ROWS):
+        for _, vectors in corrected:
             name = f"shard-{len(shards):05}.safetensors"
             written = buffer.write_shard(path / name, torch.from_numpy(vectors), dtype)
             shards.append({"file": name, "rows": len(vectors), "sha256": written})
         manifest = {"format": buffer.FORMAT, "fingerprint": made_by, "dim": dim}
         buffer.write_manifest(path, manifest | {"dtype": dtype, "shards": shards})
         return path
-
-
-def _regroup(chunks: Arrays, dim: int, size: int) -> Iterator[Float[ndarray, "n e"]]:
-    """Gather pieces into shards of exactly `size` rows, the last one shorter."""
-    held = np.zeros((0, dim), np.float32)
-    for _, vectors in chunks:
-        held = np.concatenate([held, vectors])
-        while len(held) >= size:
-            yield held[:size]
-            held = held[size:]
-    if len(held):
-        yield held
 
 
 def _open_npy(path: Path) -> ArrayVectors:

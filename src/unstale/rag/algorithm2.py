@@ -14,16 +14,16 @@ from jaxtyping import Float, Int
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from unstale.data.tokens import TokenStore
+from unstale.data.tokens import TokenStore, to_device
 from unstale.distributed import exchange, share
-from unstale.encoders.embed import embed, is_cosine, preprocess
+from unstale.encoders.embed import is_cosine, preprocess
 from unstale.miners.miner import Miner, Queries
-from unstale.rag.losses import answer_scores, marginal_nll, perplexity_distillation, token_nll
+from unstale.rag.losses import marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
-from unstale.rag.settings import Fusion, Likelihood
+from unstale.rag.reader import Encoded, Reader, reader_input
+from unstale.rag.settings import Fusion
 from unstale.training.candidates import gather_queries, membership
-from unstale.training.encode import Encoding, encode_targets, full_precision
+from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
 from unstale.training.record import RunRecord
 
 
@@ -40,7 +40,6 @@ class RetrieverReaderLoss(nn.Module):
         scale: The paper's beta.
         k: Targets retrieved for each question; 0: the reader sees the question alone.
         fusion: `fid` (Fusion-in-Decoder) or `marginal` (P_LM as Algorithm 2 writes it).
-        likelihood: How P_a scores an answer, see `answer_scores`.
         corrector_weight: Multiplies the miner's loss.
         frozen: Train the reader only.
         seed: Random seed for the choice among several answers to a question.
@@ -57,26 +56,17 @@ class RetrieverReaderLoss(nn.Module):
         scale: float = 20.0,
         k: int = 8,
         fusion: Fusion = "fid",
-        likelihood: Likelihood = "sequence",
         corrector_weight: float = 10.0,
         frozen: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.model = retriever
-        self.reader = reader
-        self.miner = miner
-        self.tokens = tokens
-        self.questions = questions
-        self.scale = scale
-        self.k = k
-        self.fusion = fusion
-        self.likelihood: Likelihood = likelihood
-        self.corrector_weight = corrector_weight
-        self.frozen = frozen
-        self.seed = seed
+        self.model, self.reader, self.miner = retriever, reader, miner
+        self.tokens, self.questions = tokens, questions
+        self.scale, self.k, self.fusion = scale, k, fusion
+        self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
         self.record = RunRecord()  # the trainer keeps its step
-        self._unit = is_cosine(retriever)
+        self._encoding = Encoding(is_cosine(retriever))
 
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""
@@ -124,27 +114,23 @@ class RetrieverReaderLoss(nn.Module):
         """Average the reader's and the retriever's losses; a frozen retriever has none."""
         each = labels.repeat_interleave(self.k, dim=0)  # the answer once for each target
         if self.fusion == "marginal":
-            tokens = self.reader.log_probs(encoded, each)  # log P(a|y,x), with gradients
-            likelihood = answer_scores(tokens, each != IGNORED, "sequence")
-            reader_loss = marginal_nll(log_p, likelihood.view_as(log_p))
+            likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
+            reader_loss = marginal_nll(log_p, likelihood)
         else:
-            fused = self.reader.log_probs(encoded.fused(self.k), labels)
-            reader_loss = token_nll(fused, labels)
+            reader_loss = token_nll(self.reader.log_probs(encoded.fused(self.k), labels), labels)
         if self.frozen:
             return {"reader_loss": reader_loss}
         if self.fusion == "fid":
             with torch.no_grad():  # P_a is a label: no gradient is wanted of it
-                tokens = self.reader.log_probs(encoded, each)
-        scores = answer_scores(tokens, each != IGNORED, self.likelihood).view_as(log_p)
-        retriever_loss = perplexity_distillation(log_p, scores)
+                likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
+        retriever_loss = perplexity_distillation(log_p, likelihood)
         return {"reader_loss": reader_loss / 2, "retriever_loss": retriever_loss / 2}
 
     def _embed_questions(self, texts: Sequence[str]) -> Float[Tensor, "b d"]:
         device = self.model.device
         with self.record.timed("retriever", device), torch.set_grad_enabled(not self.frozen):
-            features = preprocess(self.model, texts, "query")
-            features = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
-            embedded = embed(self.model, features, "query", unit=self._unit).float()
+            features = to_device(preprocess(self.model, texts, "query"), device)
+            embedded = encode_queries(self.model, features, self._encoding)
         self.record.check_finite("question embeddings", embedded)
         return embedded
 
@@ -167,7 +153,7 @@ class RetrieverReaderLoss(nn.Module):
                 fresh = view.stale  # as fresh as ever: the encoder does not move
             else:
                 self.record.counters.targets_trained += len(rows)
-                fresh = encode_targets(self.model, self.tokens, rows, Encoding(self._unit))
+                fresh = encode_targets(self.model, self.tokens, rows, self._encoding)
         self.record.check_finite("fresh embeddings", fresh, rows)
         return fresh
 

@@ -29,10 +29,7 @@ class Asker:
     """Answer questions as a run was trained to.
 
     Args:
-        model: The trained retriever.
-        reader: The trained reader.
-        dataset: The corpus.
-        buffer: The corpus, embedded by that retriever; None if the run answers from memory.
+        buffer: The corpus, embedded by the retriever; None if the run answers from memory.
         how: What the run says of its answering: `k`, `fusion` and `scale`.
     """
 
@@ -44,10 +41,7 @@ class Asker:
         buffer: TargetBuffer | None,
         how: dict[str, Any],
     ) -> None:
-        self.model = model
-        self.reader = reader
-        self.dataset = dataset
-        self.how = how
+        self.model, self.reader, self.dataset, self.how = model, reader, dataset, how
         self._search = None if buffer is None else Exact(buffer)
 
     def __call__(self, question: str) -> Answered:

@@ -51,9 +51,11 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
-    limits = {"--reader-max-length": (reader.max_length, 2)}
-    limits["--answer-length"] = (reader.answer_length, 1)
-    for name, (value, least) in limits.items():
+    limits = (
+        ("--reader-max-length", reader.max_length, 2),
+        ("--answer-length", reader.answer_length, 1),
+    )
+    for name, value, least in limits:
         if value < least:
             raise InputError(f"{name} must be at least {least}, got {value}")
     check_lengths(questions, reader, settings.eval_split)
@@ -80,22 +82,20 @@ def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> No
     rows = questions.rows("train").tolist()
     answers = [(row, answer) for row in rows for answer in questions.answers[row]]
     lengths = _token_counts(reader, [answer for _, answer in answers], answers=True)
-    longest = max(range(len(answers)), key=lengths.__getitem__)
-    if lengths[longest] > reader.answer_length:
-        row, answer = answers[longest]
+    if (longest := max(lengths)) > reader.answer_length:
+        row, answer = answers[lengths.index(longest)]
         above = sum(n > reader.answer_length for n in lengths)
         raise InputError(
             f"{dataset.name}: {above} answers have more than {reader.answer_length} tokens, the "
-            f"longest {lengths[longest]}: question {dataset.query_ids[row]!r}, {answer[:80]!r}; "
+            f"longest {longest}: question {dataset.query_ids[row]!r}, {answer[:80]!r}; "
             "raise --answer-length or shorten them"
         )
     rows = [*rows, *questions.rows(eval_split).tolist()]
-    inputs = [reader_input(text, "") for text in dataset.queries.take(rows)]
-    lengths = _token_counts(reader, inputs)
-    longest = max(range(len(rows)), key=lengths.__getitem__)
-    if lengths[longest] >= reader.max_length:
-        where = f"question {dataset.query_ids[rows[longest]]!r} has {lengths[longest]} tokens"
+    lengths = _token_counts(reader, [reader_input(t, "") for t in dataset.queries.take(rows)])
+    if (longest := max(lengths)) >= reader.max_length:
+        id = dataset.query_ids[rows[lengths.index(longest)]]
         rule = f"the reader sees {reader.max_length} of question and target together"
+        where = f"question {id!r} has {longest} tokens"
         raise InputError(f"{dataset.name}: {where}; {rule}, raise --reader-max-length")
 
 

@@ -1,6 +1,6 @@
 """Answer the questions of a split with the retriever and reader as they are, and judge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, final
 
@@ -22,8 +22,9 @@ from unstale.files import atomic_file, write_json
 from unstale.rag.answering import answer
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
-from unstale.rag.settings import Fusion
+from unstale.rag.settings import RagSettings
 from unstale.search.best import TopK
+from unstale.training.settings import Checked
 
 _DEPTH = 100  # targets retrieved for each question, if the reader does not see more
 _PAIRS = 64  # (question, target) pairs that the reader encodes at once
@@ -35,47 +36,29 @@ class RagEvaluator:
 
     `answer_recall` is the share of questions with an answer in one of the k targets that the
     reader sees, `answer_recall@10` in the first 10.
-
-    Args:
-        questions: Questions, answers and corpus.
-        split: Which questions.
-        tokens: The targets' tokens by row.
-        reader: The reader.
-        k: Targets that the reader sees; 0 for none.
-        fusion: How the reader joins them.
-        scale: The paper's beta.
-        most: The largest number of questions to measure on, drawn once; 0 is all.
-        progress: Show bars.
     """
 
     def __init__(
         self,
         questions: QuestionSet,
-        split: str,
         tokens: TokenStore,
         reader: Reader,
+        checked: Checked[RagSettings],
         *,
-        k: int,
-        fusion: Fusion = "fid",
-        scale: float = 20.0,
-        most: int = 0,
         progress: bool = True,
     ) -> None:
-        self.split = split
+        settings = checked.settings
+        self.split, self.fusion = settings.eval_split, settings.fusion
+        self.k, self.scale = checked.counts.hard, checked.scale
         self.reader = reader
-        self.k = k
-        self.fusion = fusion
-        self.scale = scale
         self.gold = 0  # questions that have gold targets
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self.answers: list[dict[str, Any]] = []
-        self._questions = questions
-        self._tokens = tokens
-        self._progress = progress
-        rows = questions.rows(split)
-        if 0 < most < len(rows):
-            rows = np.sort(np.random.default_rng(0).permutation(rows)[:most])
-        self.rows: Int[ndarray, " q"] = rows
+        self._questions, self._tokens, self._progress = questions, tokens, progress
+        rows = questions.rows(self.split)
+        if 0 < settings.eval_questions < len(rows):
+            rows = np.random.default_rng(0).permutation(rows)[: settings.eval_questions]
+        self.rows: Int[ndarray, " q"] = np.sort(rows)
 
     def __call__(
         self,
@@ -132,25 +115,21 @@ class RagEvaluator:
         texts = dataset.queries.take(self.rows)
         size = max(1, _PAIRS // max(1, self.k))
         own = share(len(texts))
+        starts = range(own.start, own.stop, size)
         written: list[str] = []
-        self.answers = []
         with evaluating(self.reader):
-            for start in tqdm(
-                range(own.start, own.stop, size), desc="answering", disable=not self._progress
-            ):
+            for start in tqdm(starts, desc="answering", disable=not self._progress):
                 some = slice(start, min(start + size, own.stop))
-                rows = scores = None
-                targets: Sequence[Sequence[str]] | None = None
+                targets = log_p = None
                 if found is not None:
-                    rows = found.rows[some, : self.k]
-                    scores = found.scores[some, : self.k]
-                    targets = [dataset.targets.take(r.numpy()) for r in rows]
-                log_p = None if scores is None else torch.log_softmax(self.scale * scores, dim=1)
+                    targets = [dataset.targets.take(r.numpy()) for r in found.rows[some, : self.k]]
+                    log_p = torch.log_softmax(self.scale * found.scores[some, : self.k], dim=1)
                 written += answer(self.reader, texts[some], targets, log_p, fusion=self.fusion)
         written = [text for part in exchange(written) for text in part]
-        for row, text, said in zip(self.rows.tolist(), texts, written, strict=True):
-            gold = list(self._questions.answers[row])
-            self.answers.append({"question": text, "answer": said, "gold": gold})
+        self.answers = [
+            {"question": text, "answer": said, "gold": list(self._questions.answers[row])}
+            for row, text, said in zip(self.rows.tolist(), texts, written, strict=True)
+        ]
         return written
 
     def save(self, folder: Path) -> None:

@@ -77,11 +77,7 @@ def train_rag_checked(
     dataset, rows = questions.dataset, questions.rows("train")
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
     prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
-    evaluator = RagEvaluator(
-        questions, settings.eval_split, prepared.tokens, reader,
-        k=checked.counts.hard, fusion=settings.fusion, scale=checked.scale,
-        most=settings.eval_questions, progress=progress,
-    )  # fmt: skip
+    evaluator = RagEvaluator(questions, prepared.tokens, reader, checked, progress=progress)
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
     initial = evaluate(retriever, corpus, read=False)
@@ -127,7 +123,6 @@ def _make_algorithm(
         scale=checked.scale,
         k=checked.counts.hard,
         fusion=settings.fusion,
-        likelihood=settings.likelihood,
         corrector_weight=settings.corrector_weight,
         frozen=settings.strategy in ("none", "frozen"),
         seed=settings.seed,

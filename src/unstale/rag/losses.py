@@ -1,28 +1,11 @@
 """The losses of Algorithm 2, on truncated distributions over each question's own targets."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.distributed import total, world
 from unstale.rag.reader import IGNORED
-from unstale.rag.settings import Likelihood
-
-ATLAS_TEMPERATURE = 0.01
-
-
-def answer_scores(
-    tokens: Float[Tensor, "... t"], real: Bool[Tensor, "... t"], likelihood: Likelihood
-) -> Float[Tensor, "..."]:
-    """Score an answer by the log-probabilities of its tokens: the logits of P_a.
-
-    `sequence` is the paper's log P(a|y,x), their sum. `mean` is Atlas's: their mean over a
-    temperature of 0.01, which does not favour short answers and is sharper.
-    """
-    total = tokens.masked_fill(~real, 0.0).sum(dim=-1)
-    if likelihood == "sequence":
-        return total
-    return total / real.sum(dim=-1).clamp(min=1) / ATLAS_TEMPERATURE
 
 
 def perplexity_distillation(
@@ -32,7 +15,7 @@ def perplexity_distillation(
 
     Args:
         log_p: log P(y|x) over a question's targets, from fresh embeddings.
-        scores: How likely the reader finds the answer given each target (`answer_scores`).
+        scores: How likely the reader finds the answer given each target (log P(a|y,x)).
     """
     p_a = torch.softmax(scores.detach(), dim=1)
     return -(p_a * log_p).sum(dim=1).mean()

@@ -66,13 +66,9 @@ class Reader(nn.Module):
         usual_lr: float = 1e-4,
     ) -> None:
         super().__init__()
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.answer_length = answer_length
-        self.usual_lr = usual_lr
+        self.model, self.tokenizer, self.usual_lr = model, tokenizer, usual_lr
+        self.max_length, self.answer_length = max_length, answer_length
         self.truncated = 0  # inputs that were cut, so far
-        self.inputs = 0  # all inputs, so far
 
     @property
     def device(self) -> torch.device:
@@ -88,7 +84,6 @@ class Reader(nn.Module):
             padding=True,
             return_tensors="pt",
         )
-        self.inputs += len(inputs)
         if batch.encodings is None:  # a tokenizer in plain Python: a full row may have been cut
             self.truncated += int((batch["attention_mask"].sum(dim=1) >= self.max_length).sum())
         else:
@@ -122,13 +117,13 @@ class Reader(nn.Module):
         )
 
     @torch.no_grad()
-    def generate(self, encoded: Encoded, *, beams: int = 1) -> list[str]:
-        """Write an answer for each input, greedily or by beam search."""
+    def generate(self, encoded: Encoded) -> list[str]:
+        """Write an answer for each input, greedily."""
         ids = self.model.generate(
             encoder_outputs=encoded.outputs,
             attention_mask=encoded.mask,
             max_new_tokens=self.answer_length,
-            num_beams=beams,
+            num_beams=1,
             do_sample=False,
         )
         return [t.strip() for t in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
@@ -168,18 +163,17 @@ def load_reader(
         device: Where to put it.
         trust_remote_code: Let a hub model run code of its own.
     """
+    trusted = {"trust_remote_code": trust_remote_code}
     try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        config = AutoConfig.from_pretrained(name, **trusted)
+        if not config.is_encoder_decoder:
+            rule = "a reader needs an encoder and a decoder, as T5 has"
+            raise InputError(f"{name} is a {config.model_type}: {rule}")
+        tokenizer = AutoTokenizer.from_pretrained(name, **trusted)
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, **trusted)
     except (OSError, ValueError, KeyError) as error:
-        raise _unloadable(name, error) from error
-    if not config.is_encoder_decoder:
-        rule = "a reader needs an encoder and a decoder, as T5 has"
-        raise InputError(f"{name} is a {config.model_type}: {rule}")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-        model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
-        raise _unloadable(name, error) from error
+        reason = (str(error).strip().splitlines() or [repr(error)])[0]
+        raise InputError(f"cannot load the reader {name!r} ({reason})") from error
     if tokenizer.pad_token_id is None:
         raise InputError(f"the tokenizer of {name} has no pad token: inputs cannot be batched")
     head = model.get_output_embeddings()
@@ -190,8 +184,3 @@ def load_reader(
     if not dropout:
         silence_dropout(model)
     return Reader(model, tokenizer, max_length=max_length, answer_length=answer_length)
-
-
-def _unloadable(name: str, error: Exception) -> InputError:
-    reason = (str(error).strip().splitlines() or [repr(error)])[0]
-    return InputError(f"cannot load the reader {name!r} ({reason})")

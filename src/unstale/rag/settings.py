@@ -7,7 +7,6 @@ from unstale.declare import setting
 from unstale.settings import JobSettings
 
 Fusion = Literal["fid", "marginal"]
-Likelihood = Literal["sequence", "mean"]
 
 
 @dataclass(frozen=True)
@@ -19,16 +18,12 @@ class ReaderSettings:
             the paper, or 8 on a CPU.
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
             marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written.
-        likelihood: How the reader scores targets for the retriever: sequence is the paper's
-            likelihood of the whole answer; mean is the mean token log-likelihood over 0.01, as in
-            Atlas.
         reader_lr: Learning rate of the reader. Default: 3e-3 for `tiny`, otherwise 1e-4.
         eval_questions: Largest number of questions to evaluate on, drawn once. 0 is all.
     """
 
     k: int | None = setting(None, least=1)
     fusion: Fusion = "fid"
-    likelihood: Likelihood = "sequence"
     reader_lr: float | None = setting(None, above=0)
     eval_questions: int = setting(0, least=0)
 

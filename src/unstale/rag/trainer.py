@@ -19,15 +19,9 @@ from unstale.training.trainer import share_weights
 
 @final
 class RagTrainer(Trainer):
-    """Train a `RetrieverReaderLoss`; its losses are logged one by one.
+    """Train a `RetrieverReaderLoss` on a column `question` of rows; log its losses one by one.
 
-    Args:
-        algorithm: Retriever, reader and miner with their losses.
-        args: Of the Trainer; its learning rate is the reader's.
-        questions: A column `question` of rows.
-        retriever_lr: Learning rate of the encoders.
-        corrector_lr: Learning rate of the miner's own weights.
-        keep_checkpoints: How many complete checkpoints to keep.
+    The learning rate in `args` is the reader's.
     """
 
     def __init__(
