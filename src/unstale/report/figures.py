@@ -1,6 +1,6 @@
 """Which charts do these runs call for? Each function draws one, or nothing if there is no data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from unstale.report.charts import BOTTOM, TOP, Axes, Line, Point, line_chart, scatter
@@ -63,21 +63,20 @@ def freshness(groups: Sequence[Group], reading: str) -> str:
             for view, taken in measured.items()
             if taken
         ]
-    drawn = [line for lines in panels.values() for line in lines]
-    if not drawn:
-        return ""
-    # One scale for all panels, or they could not be compared.
-    values = [y for line in drawn for y in line.heights()]
-    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)) if percents else linear([0.0, *values])
-    room = GAP + max(width(line.label) for line in drawn)
     y_name = "true top 10 found, %" if percents else "KL from the true softmax"
-    figures = ""
-    for name, lines in panels.items():
-        if lines:
-            axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
-            chart = line_chart(lines, _PANEL, axes, up=up, room=room)
-            figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
-    return f'<div class="panels">{figures}</div>'
+    return _panels(panels, y_name, most=100.0 if percents else None)
+
+
+def memorising(groups: Sequence[Group]) -> str:
+    """Draw recall over the steps, one panel a strategy: on the split and on training queries."""
+    metric, panels = headline(groups), {}
+    for group in groups:
+        if on_training := group.curve(f"train_{metric}"):
+            panels[group.name] = [
+                _line(f"{group.runs[0].split} queries", group.tone, group.curve(metric), 100.0),
+                _line("training queries", "tone-variant", on_training, 100.0),
+            ]
+    return _panels(panels, f"{spoken(metric)}, %", most=100.0)
 
 
 def curves(groups: Sequence[Group], against: str) -> str:
@@ -99,6 +98,25 @@ def curves(groups: Sequence[Group], against: str) -> str:
     return _chart(
         line_chart(lines, _WIDE, Axes(f"{name} against {against}", against, f"{name}, %"))
     )
+
+
+def _panels(panels: Mapping[str, Sequence[Line]], y_name: str, *, most: float | None) -> str:
+    """Draw a chart for each strategy that has lines, all on one scale: from 0 to `most`, if set."""
+    drawn = [line for lines in panels.values() for line in lines]
+    if not drawn:
+        return ""
+    # One scale for all panels, or they could not be compared.
+    up = linear([0.0, *(y for line in drawn for y in line.heights())])
+    if most is not None:
+        up = Scale(0.0, most, tuple(most * i / 4 for i in range(5)))
+    room = GAP + max(width(line.label) for line in drawn)
+    figures = ""
+    for name, lines in panels.items():
+        if lines:
+            axes = Axes(f"{name}: {y_name} over the steps", "step", y_name)
+            chart = line_chart(lines, _PANEL, axes, up=up, room=room)
+            figures += f"<figure><figcaption>{escape(name)}</figcaption>{chart}</figure>"
+    return f'<div class="panels">{figures}</div>'
 
 
 def _line(

@@ -8,6 +8,8 @@ from unstale.report.numbers import duration
 from unstale.report.summary import gap_recovered
 from unstale.results import JsonObject, number
 
+MEMORISED = 0.25  # recall@1 on training queries less that on others, from which it is said
+
 
 def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str, str]]:
     """Return the few numbers that matter, each with its caption."""
@@ -36,8 +38,8 @@ def sentences(
 ) -> list[str]:
     """Write the summary, a paragraph an item, escaped."""
     material = _material(groups, data, settings)
-    said = (material, _outcome(groups), _gap(groups, summary), _held(groups), _cost(groups))
-    return [s for s in said if s]
+    outcome = (_outcome(groups), _memorised(groups), _gap(groups, summary))
+    return [s for s in (material, *outcome, _held(groups), _cost(groups)) if s]
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
@@ -99,6 +101,20 @@ def _outcome(groups: Sequence[Group]) -> str:
         points = 100 * abs(ours - theirs)
         words += f" {_title(corrected)} negatives ended {points:.1f} points {side} stale ones."
     return words
+
+
+def _memorised(groups: Sequence[Group]) -> str:
+    """Say which strategies do far better on queries that they were trained on."""
+    said = []
+    for group in groups:
+        known, new = group.average(lambda run: run.trained("recall@1")), group.mean("recall@1")
+        if known is not None and new is not None and known - new >= MEMORISED:
+            said.append(f"{escape(group.name)} ({known:.0%} and {new:.0%})")
+    if not said:
+        return ""
+    split = escape(groups[0].runs[0].split)
+    rule = f"a much higher recall@1 on training queries than on {split} queries"
+    return f"Memorised training pairs, with {rule}: {', '.join(said)}."
 
 
 def _gap(groups: Sequence[Group], summary: JsonObject) -> str:
