@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from experiments.subset import cut
-
 from unstale.data.formats.beir import read_beir
 
 
