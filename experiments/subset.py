@@ -20,13 +20,19 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="A folder that is not there.")
     parser.add_argument("--targets", type=int, required=True, help="How many targets to keep.")
     parser.add_argument("--most-words", type=int, help="Keep only targets this short.")
+    parser.add_argument("--pairs", type=int, help="How many training pairs to keep at most.")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    cut(chosen.data, chosen.output, chosen.targets, chosen.seed, chosen.most_words)
+    cut(chosen.data, chosen.output, chosen.targets, chosen.seed, chosen.most_words, chosen.pairs)
 
 
 def cut(
-    data: Path, output: Path, targets: int, seed: int = 0, most_words: int | None = None
+    data: Path,
+    output: Path,
+    targets: int,
+    seed: int = 0,
+    most_words: int | None = None,
+    pairs: int | None = None,
 ) -> None:
     """Write the subset of `data` into `output`."""
     with (data / "corpus.jsonl").open("rb") as lines:
@@ -47,6 +53,9 @@ def cut(
     for file in sorted((data / "qrels").glob("*.tsv")):
         header, *judged = file.read_text("utf-8").splitlines()
         judged = [line for line in judged if line.split("\t")[1] in kept]
+        if file.stem == "train" and pairs is not None:
+            random.Random(seed).shuffle(judged)
+            judged = judged[:pairs]
         asked |= {line.split("\t")[0] for line in judged}
         (output / "qrels" / file.name).write_text("\n".join([header, *judged]) + "\n", "utf-8")
     with (output / "corpus.jsonl").open("w", encoding="utf-8") as out:

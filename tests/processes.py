@@ -51,7 +51,7 @@ def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None
         save_file(first, output / "gradients.safetensors")
         entry = result.to_json()
         found = {"losses": losses, "metrics": entry["metrics"], "freshness": entry["freshness"]}
-        found |= {k: v for k, v in entry.items() if k.startswith(("targets_", "reader_"))}
+        found |= {k: v for k, v in entry.items() if k.startswith(("targets_", "reader_", "train_"))}
         (output / "trace.json").write_text(json.dumps(found))
     barrier()
 

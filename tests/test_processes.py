@@ -80,6 +80,9 @@ def test_several_processes_do_what_one_does(
     assert ours.get("reader_inputs") == theirs.get("reader_inputs")
     seen = "f1" if case == "rag, none" else "recall@100"
     assert ours["metrics"][seen] == pytest.approx(theirs["metrics"][seen], abs=0.1)
+    if "rag" not in case:  # the same training queries are measured, whatever the processes
+        trained, alone = (found["train_metrics"]["recall@100"] for found in (ours, theirs))
+        assert trained == pytest.approx(alone, abs=0.1)
 
 
 SMALL = """--steps 6 --batch-size 8 --corrector-hidden 24 --probe-queries 8 --probe-targets 40

@@ -54,6 +54,8 @@ EXAMPLE = {
     "corrected": [],
 }
 TRAIN = BOTH | {
+    "initial_train_metrics": METRICS,
+    "train_metrics": {"recall@1": 0.75, "recall@10": 1.0},
     "batch_size": 4,
     "negatives": {"hard": 4, "uniform": 1, "free": 0},
     "overlap": {"stale": 0.5, "searched": 0.9, "eval_stale": 0.4, "eval_searched": 0.8},
@@ -87,6 +89,14 @@ def test_an_entry_is_written_as_it_was_read(entry: dict[str, Any], tmp_path: Pat
     write_results(tmp_path, {"name": "world"}, [RunResult.from_json(entry, "here")])
     read = read_results(tmp_path)
     assert read == {"data": {"name": "world"}, "runs": [entry]}
+
+
+def test_results_from_before_training_queries_were_measured() -> None:
+    old = {k: v for k, v in TRAIN.items() if "train_metrics" not in k}
+    result = RunResult.from_json(old, "here")
+    assert result.trained("recall@1") is None
+    assert result.to_json() == old
+    assert RunResult.from_json(TRAIN, "here").trained("recall@1") == 0.75
 
 
 def test_a_result_made_by_hand_is_written_without_what_does_not_apply() -> None:

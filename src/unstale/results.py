@@ -64,6 +64,8 @@ class RunResult:
     split: str = "test"
     initial_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float]
+    initial_train_metrics: Mapping[str, float] | None = None  # the same on training queries
+    train_metrics: Mapping[str, float] | None = None
     processes: int | None = None
     negatives: Mapping[str, int] | None = None  # of each query: hard, uniform, free
     search: str | None = None  # the mode that was used, of a strategy that may search inexactly
@@ -107,6 +109,10 @@ class RunResult:
         """Return the share of the true top 10 that the searched cache held at the end, if known."""
         corrected = self.held("corrected")
         return self.held("stale") if corrected is None else corrected
+
+    def trained(self, metric: str) -> float | None:
+        """Return a metric on training queries at the end, if known: how far a run memorised."""
+        return (self.train_metrics or {}).get(metric)
 
     def held(self, view: str) -> float | None:
         """Return the share of the true top 10 that a view held at the end: stale or corrected."""

@@ -181,7 +181,8 @@ class EvaluationSettings:
 
     Args:
         eval_split: Split to evaluate on before and after training. Use dev to choose settings.
-        eval_steps: Evaluate every N steps and record the curve. 0 disables this.
+        eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
+            the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
         probe_queries: Queries of the freshness meter's probe.
         probe_targets: Targets of the freshness meter's probe, encoded at each reading.

@@ -73,6 +73,8 @@ def test_every_strategy_in_one_table(
         assert by[name, 0]["targets_reembedded"] == by[name, 0]["targets_sampled"] == 0
     assert [p["step"] for p in by["stale", 1]["curve"]] == [2, 4]
     assert by["stale", 1]["curve"][-1]["recall@10"] == by["stale", 1]["metrics"]["recall@10"]
+    trained = by["stale", 1]["train_metrics"]["recall@10"]
+    assert by["stale", 1]["curve"][-1]["train_recall@10"] == trained
     summary = results["summary"]
     assert set(summary["gap_recovered"]) == set(strategies())
     assert set(summary["gap_recovered"]["corrected"]) == set(by["stale", 0]["metrics"])

@@ -150,6 +150,37 @@ def test_a_curve_begins_before_training(results: dict[str, Any]) -> None:
     assert points.split()[0].startswith("44.0,")  # where the axis begins
 
 
+def test_training_queries_are_drawn_beside_the_splits(results: dict[str, Any]) -> None:
+    for run in results["runs"]:
+        run["initial_train_metrics"] = {"recall@10": 0.1}
+        run["curve"] = [point | {"train_recall@10": 0.9} for point in run["curve"]]
+    page = build_page(results, {})
+    section = page.partition("<h2>Training queries</h2>")[2].partition("</section>")[0]
+    assert section.count("<svg") == 3  # a panel a strategy
+    first = section.partition("</svg>")[0]
+    assert ">test queries</text>" in first
+    assert ">training queries</text>" in first
+    split, trained = (
+        [float(place.split(",")[1]) for place in points.split()]
+        for points in re.findall(r'<polyline class="line[^"]*" points="([^"]*)"', first)
+    )
+    # From 0 to 100 the area is 160 high and ends at 188: 20% is 32 above, 10% 16, 90% 144.
+    assert split[0] == 156.0
+    assert trained == [172.0, 44.0, 44.0]
+
+
+def test_a_run_that_memorised_is_said_to_have(results: dict[str, Any]) -> None:
+    for run in results["runs"]:
+        run["train_metrics"] = {"recall@1": run["metrics"]["recall@1"] + 0.2}
+    assert "Memorised" not in read(results).text
+    for run in results["runs"][:2]:  # stale, whose recall@1 is 0.4 and 0.5
+        run["train_metrics"] = {"recall@1": run["metrics"]["recall@1"] + 0.3}
+    said = "a much higher recall@1 on training queries than on test queries: stale (75% and 45%)."
+    assert said in read(results).text
+    page = build_page(results, {})
+    assert cells(page, "stale")[6] == "75.0"  # after the seeds and five metrics
+
+
 def test_examples_show_what_is_true_and_what_is_not(results: dict[str, Any]) -> None:
     text = read(results).text
     assert "from the cache as it is: 0 of 2 true" in text

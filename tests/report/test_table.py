@@ -78,3 +78,14 @@ def test_without_an_end_there_is_no_gap(printed) -> None:
     assert "there is no interval over seeds" in " ".join(text.split())
     _, differences, _ = printed({"corrected": 2, "uniform": 1})
     assert not differences
+
+
+def test_recall_on_training_queries_has_a_column(
+    results: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = results["runs"][0] | {"train_metrics": {"recall@1": 0.875}}
+    for entry, shown in ((run, True), (results["runs"][0], False)):
+        print_comparison([RunResult.from_json(entry, "here")], {"p_value": {}}, title="world")
+        text = capsys.readouterr().out
+        assert ("train R@1" in text) == shown
+        assert ("87.5" in text) == shown

@@ -70,6 +70,18 @@ def test_killed_at_a_step_and_resumed(command, kill, tmp_path: Path, case: str) 
     assert weights(run) == weights(whole)
 
 
+def test_the_curve_of_both_recalls_continues(command, kill, tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(command(whole, "--eval-steps", "2")) == 0
+    kill(command(run, "--eval-steps", "2"), STEP, 6)  # two points are in the checkpoint
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    resumed, expected = (results(folder)["runs"][0] for folder in (run, whole))
+    assert [point["step"] for point in resumed["curve"]] == [2, 4, 6]
+    assert all("train_recall@10" in point for point in resumed["curve"])
+    assert resumed["curve"] == expected["curve"]
+    assert resumed["train_metrics"] == expected["train_metrics"]
+
+
 def test_the_search_of_another_version_is_refused(
     command, kill, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

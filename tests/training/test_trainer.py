@@ -206,6 +206,28 @@ def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> N
     assert means(measure(dataset.split("test"), rows, found)) == result.initial_metrics
 
 
+def test_training_queries_are_measured_beside_the_split(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    model = start()
+    tokens, rows = target_tokens(model, dataset, progress=False), dataset.split("train").query_rows
+    train_split = dataset.split("train")
+
+    def on_training(model: SentenceTransformer) -> dict[str, float]:
+        found = retrieve(model, dataset, rows, fresh_chunks(model, tokens, progress=False))
+        return means(measure(train_split, rows, found))
+
+    before = on_training(model)
+    result = train(dataset, model, tmp_path / "run", eval_steps=4, **SMALL | {"steps": 60})
+    assert result.initial_train_metrics == before
+    assert result.train_metrics == on_training(model)
+    assert result.train_metrics["recall@1"] > before["recall@1"] + 0.1
+    assert [point["step"] for point in result.curve] == list(range(4, 61, 4))
+    last = {k.removeprefix("train_"): v for k, v in result.curve[-1].items() if "train_" in k}
+    assert last == result.train_metrics
+    assert result.curve[0]["train_recall@1"] != last["recall@1"]  # measured then, not copied
+
+
 @pytest.mark.parametrize("search", ["rolling", "exact"])
 def test_a_search_that_is_not_exact_says_how_near_it_is(
     start, dataset: RetrievalDataset, tmp_path: Path, search: str

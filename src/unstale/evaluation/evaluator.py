@@ -1,11 +1,11 @@
-"""Measure a model on one split, as often as asked."""
+"""Measure a model on one split and on some training queries, as often as asked."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -17,19 +17,45 @@ from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file
 from unstale.search.best import TopK
 
+TRAIN_QUERIES = 1000  # the largest sample of training queries
+
+
+def sample_queries(dataset: RetrievalDataset, seed: int) -> Int[ndarray, " q"]:
+    """Draw the training queries that a run measures itself on, sorted; all if there are few."""
+    rows = dataset.split("train").query_rows
+    if len(rows) > TRAIN_QUERIES:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:TRAIN_QUERIES])
+    return rows
+
 
 @final
 class Evaluator:
-    """Retrieve for the queries of a split and measure."""
+    """Retrieve for the queries of a split, and for some training queries, and measure.
+
+    Args:
+        dataset: The corpus, its queries and qrels.
+        split: The split to measure on.
+        tokens: The targets' tokens by row.
+        train_rows: Training queries to rank against the same corpus: how much a model memorises.
+        progress: Show a bar.
+    """
 
     def __init__(
-        self, dataset: RetrievalDataset, split: str, tokens: TokenStore, *, progress: bool = True
+        self,
+        dataset: RetrievalDataset,
+        split: str,
+        tokens: TokenStore,
+        *,
+        train_rows: Int[ndarray, " t"] | None = None,
+        progress: bool = True,
     ) -> None:
         self.dataset = dataset
         self.split = split
         self.found: TopK | None = None  # of the last evaluation
         self.values: dict[str, Float[ndarray, " q"]] = {}
+        self.train: dict[str, float] = {}  # the means over the training queries
         self._rows = dataset.split(split).query_rows
+        self._train_rows = np.zeros(0, np.int64) if train_rows is None else train_rows
         self._tokens = tokens
         self._progress = progress
 
@@ -38,12 +64,24 @@ class Evaluator:
         model: SentenceTransformer,
         corpus: Iterable[tuple[int, Float[Tensor, "n d"]]] | None = None,
     ) -> dict[str, float]:
-        """Return the mean of every metric; the corpus is encoded unless its vectors are given."""
+        """Return the split's means of every metric, and leave those of training in `train`.
+
+        The corpus is encoded, once for both, unless its vectors are given.
+        """
         if corpus is None:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
-        self.found = retrieve(model, self.dataset, self._rows, corpus)
+        asked = np.union1d(self._rows, self._train_rows)  # a split may be that of training
+        found = retrieve(model, self.dataset, asked, corpus)
+        self.found = _some(found, np.searchsorted(asked, self._rows))
         self.values = measure(self.dataset.split(self.split), self._rows, self.found)
+        if len(self._train_rows):
+            trained = _some(found, np.searchsorted(asked, self._train_rows))
+            self.train = means(measure(self.dataset.split("train"), self._train_rows, trained))
         return means(self.values)
+
+    def point(self, model: SentenceTransformer) -> dict[str, float]:
+        """Return a point of a curve: the split's means, and as `train_...` those of training."""
+        return self(model) | {f"train_{name}": mean for name, mean in self.train.items()}
 
     def save(self, folder: Path, tag: str) -> None:
         """Write the last ranking as a TREC run, and every query's metrics as `SPLIT.npz`."""
@@ -51,3 +89,7 @@ class Evaluator:
         write_run(folder / f"{self.split}.run", self.dataset, self._rows, self.found, tag)
         with atomic_file(folder / f"{self.split}.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **self.values)  # type: ignore[arg-type]
+
+
+def _some(found: TopK, places: Int[ndarray, " q"]) -> TopK:
+    return TopK(found.scores[places], found.rows[places])

@@ -22,6 +22,7 @@ SHOWN = {
 }
 _GAPS = ("exact_match", "f1", "recall@1", "recall@10", "recall@100")  # shown of a summary
 _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], str]]] = {
+    "train R@1": (lambda run: run.trained("recall@1"), lambda mean: percent([mean])),
     "seen": (lambda run: run.seen, "{:.0%}".format),
     "overlap": (lambda run: (run.overlap or {}).get("searched"), "{:.1%}".format),
     "re-embedded": (lambda run: run.targets_reembedded, "{:,.0f}".format),
@@ -33,6 +34,7 @@ _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], s
 _NOTES = {
     "found": "found: an answer stands in a target that the reader saw",
     "seeds": "±: standard deviation over the seeds",
+    "train R@1": "train R@1: recall@1 on a sample of the training queries",
     "seen": "seen: share of the true top 10 that the searched cache held at the end",
     "overlap": "overlap: share of the true top 10 of training queries, over the whole corpus, that "
     "the searched view held at the end",

@@ -101,7 +101,8 @@ def _with_start(run: RunResult) -> Sequence[JsonObject]:
     """Return a run's curve from step 0 on: a run measures its start apart."""
     if not run.curve or not run.initial_metrics or run.curve[0].get("step") == 0:
         return run.curve
-    return [{"step": 0, "seconds": 0.0, **run.initial_metrics}, *run.curve]
+    trained = {f"train_{name}": value for name, value in (run.initial_train_metrics or {}).items()}
+    return [{"step": 0, "seconds": 0.0, **run.initial_metrics, **trained}, *run.curve]
 
 
 def _by_step(records: Iterable[Iterable[JsonObject]], name: str) -> list[tuple[float, list[float]]]:

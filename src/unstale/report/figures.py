@@ -1,6 +1,6 @@
 """Which charts do these runs call for? Each function draws one, or nothing if there is no data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from unstale.report.charts import Axes, Dot, Line, dot_chart, line_chart
@@ -11,7 +11,7 @@ from unstale.report.scales import Scale
 
 # Drawn for a phone, where text must be large enough; the style sheet enlarges a chart on a page.
 _WIDE, _PANEL = (380.0, 290.0), (328.0, 230.0)
-_ROOM = 84.0  # for the word "corrected" beside a panel, whether it is there or not
+_ROOM = 120.0  # for the words "training queries" beside a panel, whether they are there or not
 
 
 def by_strategy(groups: Sequence[Group]) -> str:
@@ -37,8 +37,7 @@ def by_strategy(groups: Sequence[Group]) -> str:
 
 def freshness(groups: Sequence[Group]) -> str:
     """Draw what the caches held over the steps, one panel a strategy: stale and corrected."""
-    name, figures = "true top 10 found, %", ""
-    up = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0))  # of all panels, to compare them
+    panels = {}
     for group in groups:
         lines = [
             _line(view, f"tone-{view}", taken)
@@ -46,10 +45,20 @@ def freshness(groups: Sequence[Group]) -> str:
             if (taken := group.readings(f"overlap_{view}"))
         ]
         if lines:
-            axes = Axes(f"{group.name}: {name} over the steps", "step", name)
-            chart = line_chart(lines, _PANEL, axes, up=up, room=_ROOM)
-            figures += f"<figure><figcaption>{escape(group.name)}</figcaption>{chart}</figure>"
-    return f'<div class="panels">{figures}</div>' if figures else ""
+            panels[group.name] = lines
+    return _panels(panels, "true top 10 found, %")
+
+
+def memorising(groups: Sequence[Group]) -> str:
+    """Draw recall over the steps, one panel a strategy: on the split and on training queries."""
+    metric, panels = headline(groups), {}
+    for group in groups:
+        if on_training := group.curve(f"train_{metric}"):
+            panels[group.name] = [
+                _line(f"{group.runs[0].split} queries", group.tone, group.curve(metric)),
+                _line("training queries", "tone-variant", on_training),
+            ]
+    return _panels(panels, f"{spoken(metric)}, %")
 
 
 def curves(groups: Sequence[Group], against: str) -> str:
@@ -71,6 +80,16 @@ def curves(groups: Sequence[Group], against: str) -> str:
     return _chart(
         line_chart(lines, _WIDE, Axes(f"{name} against {against}", against, f"{name}, %"))
     )
+
+
+def _panels(panels: Mapping[str, Sequence[Line]], name: str) -> str:
+    """Draw a chart of percentages over the steps for each strategy, all on one scale."""
+    up, figures = Scale(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0)), ""
+    for strategy, lines in panels.items():
+        axes = Axes(f"{strategy}: {name} over the steps", "step", name)
+        chart = line_chart(lines, _PANEL, axes, up=up, room=_ROOM)
+        figures += f"<figure><figcaption>{escape(strategy)}</figcaption>{chart}</figure>"
+    return f'<div class="panels">{figures}</div>' if figures else ""
 
 
 def _line(label: str, tone: str, measured: Sequence[tuple[float, list[float]]]) -> Line:

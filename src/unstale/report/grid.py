@@ -9,7 +9,7 @@ from unstale.report.entries import Group, ranked
 from unstale.report.escape import escape
 from unstale.results import JsonObject
 
-_COSTS = ("seen", "overlap", "re-embedded", "sampled", "steps/s", "training")
+_COSTS = ("train R@1", "seen", "overlap", "re-embedded", "sampled", "steps/s", "training")
 _NOTHING = '<td class="none">&ndash;</td>'
 
 

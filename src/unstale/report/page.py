@@ -8,7 +8,7 @@ from unstale.files import atomic_file
 from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape
-from unstale.report.figures import by_strategy, curves, freshness
+from unstale.report.figures import by_strategy, curves, freshness, memorising
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
@@ -41,6 +41,13 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
         _section(f"{spoken(headline(groups))} by strategy", "", by_strategy(groups)),
         _freshness(groups),
         _curves(groups),
+        _section(
+            "Training queries",
+            "The same measurement on a fixed sample of the queries that the encoder was trained "
+            "on. Where it rises and that of the other queries does not, the encoder memorises its "
+            "training pairs.",
+            memorising(groups),
+        ),
         _section(
             "What is mined",
             "Hard negatives are the targets that the encoder, as it is now, confuses with the "

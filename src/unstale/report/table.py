@@ -23,7 +23,8 @@ def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
         Group(f"{run.strategy}, seed {run.seed}" if several else run.strategy, [run])
         for run in runs
     ]
-    _console().print(_results(rows, title, ("seen", "re-embedded", "sampled", "time")))
+    costs = ("train R@1", "seen", "re-embedded", "sampled", "time")
+    _console().print(_results(rows, title, costs))
     for run in runs:
         counts, total = run.candidates_dropped, run.candidates_considered or 0
         if dropped := dropped_text(counts, total, run.negatives_missing or 0):
@@ -34,7 +35,7 @@ def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, titl
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     rows = group_runs(runs)
     console = _console()
-    costs = ("overlap", "re-embedded", "sampled", "steps/s")
+    costs = ("train R@1", "overlap", "re-embedded", "sampled", "steps/s")
     console.print(_results(rows, f"{title}, in percent", costs))
     differences = comparison(rows, summary)
     if differences.columns:

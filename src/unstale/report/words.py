@@ -8,6 +8,8 @@ from unstale.report.numbers import duration
 from unstale.report.summary import gap_recovered
 from unstale.results import JsonObject, number
 
+MEMORISED = 0.25  # recall@1 on training queries less that on others, from which it is said
+
 
 def key_figures(groups: Sequence[Group], summary: JsonObject) -> list[tuple[str, str]]:
     """Return the few numbers that matter, each with its caption, escaped."""
@@ -59,8 +61,23 @@ def sentences(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -
     total = [s for run in runs if (s := run.total_seconds) is not None]
     words += f" It took {duration(sum(total))} in all." if total else ""
     shares = [(g, seen) for g in groups if (seen := g.average(lambda run: run.seen)) is not None]
+    words += _memorised(groups)
     if not shares:
         return [words]
     listed = ", ".join(f"{escape(g.name)} <strong>{seen:.0%}</strong>" for g, seen in shares)
     held = "At the end of training the searched cache held of the true nearest targets"
     return [words, f"{held}: {listed}."]
+
+
+def _memorised(groups: Sequence[Group]) -> str:
+    """Say which strategies do far better on queries that they were trained on."""
+    said = []
+    for group in groups:
+        known, new = group.average(lambda run: run.trained("recall@1")), group.mean("recall@1")
+        if known is not None and new is not None and known - new >= MEMORISED:
+            said.append(f"{escape(group.name)} ({known:.0%} and {new:.0%})")
+    if not said:
+        return ""
+    split = escape(groups[0].runs[0].split)
+    rule = f"a much higher recall@1 on training queries than on {split} queries"
+    return f" Memorised training pairs, with {rule}: {', '.join(said)}."

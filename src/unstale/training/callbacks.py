@@ -18,7 +18,9 @@ from unstale.training.record import RunRecord
 from unstale.training.state import search_readings
 
 _LOG = logging.getLogger(__name__)
-LOGGED = ("recall@1", "recall@10", "ndcg@10", "exact_match", "f1")  # of a curve's metrics
+_RETRIEVAL = ("recall@1", "recall@10", "ndcg@10")
+# What is logged of a point of a curve: of the split, of the training queries, of a reader.
+LOGGED = (*_RETRIEVAL, *(f"train_{name}" for name in _RETRIEVAL), "exact_match", "f1")
 
 
 @runtime_checkable

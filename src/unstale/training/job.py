@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.declare import changed
-from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.evaluator import Evaluator, sample_queries
 from unstale.evaluation.retrieve import fresh_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
@@ -65,10 +65,13 @@ def train_checked(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
-    evaluator = Evaluator(dataset, settings.eval_split, prepared.tokens, progress=progress)
+    evaluator = Evaluator(
+        dataset, settings.eval_split, prepared.tokens,
+        train_rows=sample_queries(dataset, settings.seed), progress=progress,
+    )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
-    initial = evaluate(model, corpus)
+    initial, initial_train = evaluate(model, corpus), evaluator.train
 
     positives = Positives(dataset, ["train"])
     loss = make_loss(model, checked, prepared, positives)
@@ -76,7 +79,8 @@ def train_checked(
     arguments = _arguments(model, loss, checked, output, progress=progress)
     rows, keep = training_rows(dataset), settings.keep_checkpoints
     trainer = FreshTrainer(model, arguments, rows, loss, keep)
-    watch_steps(trainer, loss, prepared.meter, settings, evaluate)
+    point = prepared.clock.timed("evaluation", evaluator.point)
+    watch_steps(trainer, loss, prepared.meter, settings, point)
     train_or_resume(trainer, dataset, output, resume=resume)
     if distributed.rank() == 0:
         save_weights(output, model, loss.miner)
@@ -100,6 +104,8 @@ def train_checked(
         negatives=checked.counts._asdict(),
         initial_metrics=initial,
         metrics=metrics,
+        initial_train_metrics=initial_train,
+        train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
         overlap=overlap.shares(),
         examples=examples.listed(),
