@@ -3,7 +3,7 @@
 Training encodes its candidates anyway, and each fresh embedding says how far off h was for that
 target: r = g(y) - h(b). Until the encoder has moved on, h(b) + r is a better guess than h(b), and
 it costs no encoding. Residuals of different ages must compare, so h must be pinned down: by unit
-output, or by a mean-squared error. Cross-entropy alone leaves other outputs free by a shared vector.
+output, or by a mean-squared error. Cross-entropy alone leaves others free by a common vector.
 """
 
 from typing import final
