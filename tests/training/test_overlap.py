@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from unstale.training.overlap import estimate_overlaps
-from unstale.training.probe import Chosen, Pool, choose
+from unstale.training.probe import DEPTH, SAMPLE, Chosen, Pool, choose
 
 K = 10
 
@@ -17,12 +17,17 @@ def true_overlap(queries: Tensor, fresh: Tensor, cached: Tensor) -> float:
 
 
 def estimates(
-    queries: Tensor, fresh: Tensor, cached: list[Tensor], most: int, seed: int = 0, depth: int = 256
+    queries: Tensor,
+    fresh: Tensor,
+    cached: list[Tensor],
+    most: int,
+    seed: int = 0,
+    depth: int = DEPTH,
 ) -> tuple[list[float], Chosen, Pool]:
     """Do as the meter does, with lists from a full scan."""
     size = len(fresh)
-    lists = [(queries @ view.T).topk(min(depth, size)).indices for view in cached]
-    sample = torch.randperm(size, generator=torch.Generator().manual_seed(seed))[:4096]
+    lists = [(queries @ view.T).topk(min(DEPTH, size)).indices for view in cached]
+    sample = torch.randperm(size, generator=torch.Generator().manual_seed(seed))[:SAMPLE]
     pool = Pool.of(lists, sample, size)
     views = [queries @ view[pool.rows].T for view in cached]
     chosen = choose(views, pool.weight, K, most, seed)

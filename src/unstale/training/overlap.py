@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unstale.training.probe import Chosen, first
 
+_POWER = 0.35  # measured, see docs/decisions/meter.md
 _ROUNDS = 2  # of learning the line, each nearer to where it matters
 
 
@@ -88,14 +89,14 @@ def _learn(
 ) -> _Line:
     """Learn the line from what each query drew, above all where targets may enter the top k.
 
-    At first every draw counts the same. Then each counts by what it stands for, times the root of
+    At first every draw counts the same. Then each counts by what it stands for, times a power of
     its chance to enter the top k: the line need not hold where that is nil, and to count by the
     chance itself would leave too few.
     """
     line = _fit(scores, fresh, (chosen.stands_for > 0).double())
     least = fresh.topk(k).values[:, -1:]
     for _ in range(_ROUNDS):
-        relevance = line.chance(scores, least).clamp(min=1e-9).sqrt()
+        relevance = line.chance(scores, least).clamp(min=1e-9) ** _POWER
         line = _fit(scores, fresh, chosen.stands_for.double() * relevance)
     return line
 

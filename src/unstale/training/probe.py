@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-DEPTH = 256  # of the lists of each view
-SAMPLE = 4096  # targets drawn uniformly, which stand for all that are in no list
+DEPTH = 512  # of the lists of each view
+SAMPLE = 8192  # targets drawn uniformly, which stand for all that are in no list
 _HEADS = 0.75  # the share of the targets to encode that the first k of the views may take
 _FALL = 1.0  # of the rate of the draw with the rank
 
