@@ -6,7 +6,7 @@ record, in seconds, and we see how much of the true top 10 of training and of de
 
     python benchmarks/corrector.py --data docstrings --steps 300
     python benchmarks/corrector.py --data PATH/TO/squad-open --steps 300 --json FILE
-    python benchmarks/corrector.py --data PATH/TO/wordnet-examples --strategy corrected --steps 250 \
+    python benchmarks/corrector.py --data wordnet-examples --strategy corrected --steps 250 \
         --model all-MiniLM-L6-v2 --layers 2 --max-length 32 --learning-rate 1.5e-4
 """
 
