@@ -39,8 +39,8 @@ def test_operations_by_hand() -> None:
     assert JOB.candidates == 4 * 3
     assert step_flops(JOB, 12) == 3 * (4 * 5 + 12 * 50)
     assert scan_flops(JOB) == 2 * 1000 * 10 * 4
-    # In: 2 x 10 x 20 a target; out, moved to the 4 queries: 2 x 20 x 4.
-    assert correct_flops(JOB) == 1000 * (2 * 10 * 20 + 2 * 20 * 4)
+    # In: 2 x 10 x 20 a target; out: 2 x 20 x 10.
+    assert correct_flops(JOB) == 1000 * (2 * 10 * 20 + 2 * 20 * 10)
     assert disk(JOB)["buffer"] == 1000 * 10 * 4
 
 

@@ -82,7 +82,7 @@ def _searching(device: torch.device, job: Job) -> list[list[float]]:
     generator = torch.Generator().manual_seed(0)
     part = TargetBuffer([torch.randn(job.targets, job.dim, generator=generator).to(device)])
     queries = torch.randn(job.batch, job.dim, generator=generator).to(device)
-    network = Corrector(job.dim, (job.hidden,)).to(device)
+    network = Corrector(job.dim, (job.hidden,), unit=True).to(device)
     drift = [1e-3 * torch.randn(w.shape, generator=generator) for w in network.parameters()]
     moving = deepcopy(network).requires_grad_(False)
     k, step = max(1, job.negatives), count()
