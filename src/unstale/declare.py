@@ -19,7 +19,6 @@ def setting(
     most: int | float | None = None,
     changeable: bool = False,
     local: bool = False,
-    reads: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401
     """Declare a setting's default and the values that it may have.
 
@@ -30,11 +29,9 @@ def setting(
         most: The largest value allowed.
         changeable: Whether a resumed run may have another value: its results do not depend on it.
         local: Whether it concerns one machine only, so that reports leave it out.
-        reads: Other settings that it uses, when it is on.
     """
     rules = {"least": least, "above": above, "most": most}
-    marks = {"changeable": changeable, "local": local, "reads": reads}
-    return field(default=default, metadata=rules | marks)
+    return field(default=default, metadata=rules | {"changeable": changeable, "local": local})
 
 
 def taken_from(kind: type[S], other: Any) -> S:  # noqa: ANN401 - has the settings of `kind`, and more

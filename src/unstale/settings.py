@@ -68,7 +68,6 @@ class NegativeSettings:
             the whole batch at once.
         matryoshka_dims: Also train the first N dimensions as embeddings of their own, e.g.
             [256,128,64].
-        learn_scale: Train the scale too, with the corrector's learning rate.
     """
 
     hard_negatives: int | None = setting(None, least=0)
@@ -78,7 +77,6 @@ class NegativeSettings:
     share_candidates: bool = True
     mini_batch_size: int = setting(0, least=0)
     matryoshka_dims: Sequence[int] = ()
-    learn_scale: bool = setting(False, reads=("corrector_lr",))
 
 
 @dataclass(frozen=True)

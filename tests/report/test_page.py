@@ -296,13 +296,13 @@ def test_the_command_writes_the_page_and_says_where(
 ) -> None:
     (tmp_path / "results.json").write_text(json.dumps(results))
     private = "output: /somewhere/private\nbuffer: /my/buffer\ndevice: cuda:1\n"
-    flags = "model: my-encoder\nsteps: 20\nmax_score: 0.95\nlearn_scale: true\n"
+    flags = "model: my-encoder\nsteps: 20\nmax_score: 0.95\nmapped: true\n"
     (tmp_path / "config.yaml").write_text(flags + private)
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"open {tmp_path / 'report.html'}\n"
     page = (tmp_path / "report.html").read_text("utf-8")
     table = dict(re.findall(r"<th scope='row'>(.*?)</th><td>(.*?)</td>", page))
-    shown = {"model": "my-encoder", "steps": "20", "max_score": "0.95", "learn_scale": "True"}
+    shown = {"model": "my-encoder", "steps": "20", "max_score": "0.95", "mapped": "True"}
     assert table == shown  # every flag but those of this machine
     assert "/somewhere/private" not in page
     (tmp_path / "config.yaml").write_text("- a list")

@@ -115,8 +115,6 @@ def test_what_has_no_effect_is_said() -> None:
     assert rank.startswith("--rank has no effect with stale and corrected")
     assert not unread(chosen, "corrected", "dynnibal")
     assert not unread(TrainSettings(), *strategies())
-    learnt = TrainSettings(learn_scale=True, corrector_lr=0.01)
-    assert not unread(learnt, "stale")  # the scale trains at that rate
     (loss,) = unread(TrainSettings(corrector_loss="ce", corrector_anchor=3.0), "corrected-mse")
     assert loss.startswith("--corrector-anchor has no effect with corrected-mse")
 

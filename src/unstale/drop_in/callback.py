@@ -15,15 +15,8 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Steps
 from unstale.training.card import show_freshness
 from unstale.training.meter import Meter
-from unstale.training.own_weights import (
-    check_gradients,
-    clip_own,
-    gradient_norm,
-    load_own,
-    own_weights,
-    save_own,
-)
-from unstale.training.state import MINER_STATE
+from unstale.training.own_weights import check_norms, clip_own, gradient_norm
+from unstale.training.state import MINER_STATE, load_miner, save_miner
 
 
 @final
@@ -69,7 +62,7 @@ class KeepFresh(TrainerCallback):
             raise InputError(f"steps={self.planned}, but the run has {state.max_steps}: {rule}")
         self._forget()
         if state.global_step:
-            load_own(self._checkpoint(args, state), self.loss)
+            load_miner(self._checkpoint(args, state), self.loss.miner, self.loss.record)
         self.steps.on_train_begin(args, state, control)
 
     def on_step_begin(
@@ -83,9 +76,11 @@ class KeepFresh(TrainerCallback):
     ) -> None:
         """Give the loss's own weights what the trainer gave the encoders' alone."""
         if self.trainer.accelerator.scaler is None:  # which skips such a step itself
-            check_gradients(self.loss, gradient_norm(list(self.trainer.model.parameters())))
+            encoders = gradient_norm(self.trainer.model.parameters())
+            own = gradient_norm(self.loss.miner.parameters())
+            check_norms(self.loss.record, {"the encoders'": encoders, "the corrector's": own})
         if args.max_grad_norm > 0:
-            clip_own(self.loss, args.max_grad_norm)
+            clip_own(self.loss.miner, args.max_grad_norm)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -98,7 +93,7 @@ class KeepFresh(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Add the loss's own weights to the checkpoint that was just written."""
-        save_own(_folder(args, state), self.loss)
+        save_miner(_folder(args, state), self.loss.miner, self.loss.record)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -111,13 +106,13 @@ class KeepFresh(TrainerCallback):
         """Refuse an optimizer that was made without the loss's own weights."""
         optimizer: Any = self.trainer.optimizer
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-        if any(id(weight) not in held for weight in own_weights(self.loss)):
+        if any(id(weight) not in held for weight in self.loss.miner.parameters()):
             rule = 'add a group {"params": fresh.own_weights, "lr": fresh.corrector_lr}'
             raise InputError(f"the given optimizer does not train the corrector: {rule}")
 
     def _forget(self) -> None:
         """Drop old gradients; the trainer's `zero_grad` reaches only the encoders'."""
-        for weight in own_weights(self.loss):
+        for weight in self.loss.miner.parameters():
             weight.grad = None
 
     def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:

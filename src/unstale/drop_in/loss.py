@@ -46,7 +46,7 @@ class ScriptLoss(nn.Module):
         unit = is_cosine(self.algorithm.model)
         queries = embed(self.model, features[0], "query", unit=unit).float()
         columns = [embed(self.model, f, "document", unit=unit) for f in features[1:]]
-        logits = self.algorithm.scale() * queries @ torch.cat(columns).float().T
+        logits = self.algorithm.scale * queries @ torch.cat(columns).float().T
         return functional.cross_entropy(logits, torch.arange(len(queries), device=logits.device))
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments
 from unstale.distributed import average, rank
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.own_weights import check_norms, gradient_norm
+from unstale.training.own_weights import check_norms, clip_own, gradient_norm
 from unstale.training.state import load_miner, save_miner
 from unstale.training.trainer import share_weights
 
@@ -95,8 +95,7 @@ class RagTrainer(Trainer):
         theta = [*self.algorithm.model.parameters(), *self.algorithm.reader.parameters()]
         # Accelerate unscales the gradients of half precision first, the corrector's among them.
         norm = self.accelerator.clip_grad_norm_(theta, self.args.max_grad_norm)
-        if own := list(self.algorithm.miner.parameters()):
-            torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
+        clip_own(self.algorithm.miner, self.args.max_grad_norm)
         return norm
 
     def _get_grad_norm(

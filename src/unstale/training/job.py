@@ -87,7 +87,7 @@ def train_checked(
 
     examples = MinedExamples(
         model, loss.negatives, dataset, prepared.tokens, positives,
-        step=settings.steps, scale=loss.scale.value(),
+        step=settings.steps, scale=loss.scale,
     )  # fmt: skip
     splits = {"train": "train", "eval": settings.eval_split}
     overlap = CorpusOverlap(model, loss.miner, dataset, splits, step=settings.steps)
@@ -130,7 +130,6 @@ def make_loss(
         share_candidates=settings.share_candidates,
         mini_batch_size=settings.mini_batch_size,
         matryoshka_dims=settings.matryoshka_dims,
-        learn_scale=settings.learn_scale,
     )
     loss.record.clock, loss.record.identity = prepared.clock, prepared.identity
     return loss

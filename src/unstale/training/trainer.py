@@ -27,14 +27,8 @@ from unstale.errors import InputError
 from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.own_weights import (
-    OWN_WEIGHTS,
-    check_gradients,
-    clip_own,
-    load_own,
-    own_weights,
-    save_own,
-)
+from unstale.training.own_weights import OWN_WEIGHTS, check_norms, clip_own, gradient_norm
+from unstale.training.state import load_miner, save_miner
 
 
 @final
@@ -59,7 +53,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         keep_checkpoints: int = 2,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
-        share_weights(self, [*model.parameters(), *own_weights(loss)])
+        share_weights(self, [*model.parameters(), *loss.miner.parameters()])
         self.fresh_loss = loss
         self.pending = PendingCheckpoint(keep_checkpoints)
 
@@ -67,13 +61,13 @@ class FreshTrainer(SentenceTransformerTrainer):
         """Average the gradients of all processes once a step's last batch has added its own."""
         loss = super().training_step(*args, **kwargs)
         if self.accelerator.sync_gradients:
-            moved = [*self.model.parameters(), *own_weights(self.fresh_loss)]
+            moved = [*self.model.parameters(), *self.fresh_loss.miner.parameters()]
             average(p.grad for p in moved if p.grad is not None)
         return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
-        clip_own(self.fresh_loss, self.args.max_grad_norm)
+        clip_own(self.fresh_loss.miner, self.args.max_grad_norm)
         return norm
 
     def _get_grad_norm(
@@ -82,7 +76,9 @@ class FreshTrainer(SentenceTransformerTrainer):
         """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
         norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.accelerator.scaler is None:
-            check_gradients(self.fresh_loss, norm)
+            own = gradient_norm(self.fresh_loss.miner.parameters())
+            norms = {"the encoders'": norm, "the corrector's": own}
+            check_norms(self.fresh_loss.record, norms)
         return norm
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
@@ -90,7 +86,7 @@ class FreshTrainer(SentenceTransformerTrainer):
         with self.pending.save(self) as folder:
             super()._save_checkpoint(model, trial)
             if rank() > 0:
-                save_own(folder, self.fresh_loss)
+                save_miner(folder, self.fresh_loss.miner, self.fresh_loss.record)
 
     def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
         return str(self.pending.folder or super()._get_output_dir(trial))
@@ -100,11 +96,11 @@ class FreshTrainer(SentenceTransformerTrainer):
         folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
-        save_own(folder, self.fresh_loss)
+        save_miner(folder, self.fresh_loss.miner, self.fresh_loss.record)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
-        load_own(Path(checkpoint_path), self.fresh_loss)
+        load_miner(Path(checkpoint_path), self.fresh_loss.miner, self.fresh_loss.record)
 
 
 def miner_arguments(
@@ -118,7 +114,7 @@ def miner_arguments(
     arguments: dict[str, Any] = {"router_mapping": {"query": "query"}}
     if prompt := prompt_of(model, "query"):
         arguments["prompts"] = {"query": prompt}
-    if own_weights(loss):
+    if list(loss.miner.parameters()):
         arguments["learning_rate_mapping"] = {OWN_WEIGHTS: corrector_lr}
     return arguments
 
