@@ -159,7 +159,7 @@ class SearchSettings:
         sampling: Take the top-k targets, or sample from the softmax with Gumbel noise.
         search: How corrected embeddings are searched. exact scores every target. rolling is as
             fast as searching stale embeddings and nearly exact. ivf scans only the most promising
-            cells, for millions of targets (needs faiss). auto chooses by size and memory.
+            cells, for millions of targets (needs faiss). auto chooses by the number of operations.
         buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
             must be the same.
         dtype: Precision of the embedded corpus. Metrics before training are measured with it.
@@ -277,8 +277,7 @@ class FilterSettings:
     Args:
         filters: Rules by score and by rank.
         cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
-            name of a sentence-transformers cross-encoder. Its scores are kept in the cache
-            folder, so that no pair is scored twice.
+            name of a sentence-transformers cross-encoder. It scores no pair twice in a run.
     """
 
     filters: Filters = field(default_factory=Filters)

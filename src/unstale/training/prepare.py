@@ -27,19 +27,16 @@ from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.files import write_json
-from unstale.integrity import digest, read_object
+from unstale.integrity import digest
 from unstale.machine import free_memory
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
-from unstale.search.auto import Choice, choose_on_device, log_choice
+from unstale.search.auto import Choice, choose
 from unstale.settings import Filters, MiningSettings
 from unstale.training.identity import Identity, identity
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
 from unstale.training.settings import Checked
-
-SEARCH = "search.json"
 
 
 @final
@@ -92,7 +89,7 @@ def prepare(
         buffer, embedded = embed(model, tokens, checked, where, progress)
     search = None
     if buffer is not None and "search" in strategy.reads:
-        search = choose_search(output, settings, buffer, checked.batch_size, model)
+        search = _choose_search(settings, buffer, checked.batch_size, model)
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
@@ -148,51 +145,31 @@ def _embed(
         return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
 
 
-def choose_search(
-    output: Path | None,
-    settings: MiningSettings,
-    buffer: TargetBuffer,
-    queries: int,
-    model: SentenceTransformer,
+def _choose_search(
+    settings: MiningSettings, buffer: TargetBuffer, queries: int, model: SentenceTransformer
 ) -> Choice:
-    """Choose a search once in a run; a resumed run takes the one that was chosen.
-
-    The choice depends on the memory that is free, and that may change between two starts. What the
-    buffer itself and the residual memory will take of it does not count as free.
-    """
-    mode, mapped, device = settings.search, settings.mapped, model.device
-    with first_alone():
-        if output is not None and (known := _stored(output / SEARCH, mode)) is not None:
-            return log_choice(known)
-        if mapped and device.type != "cpu":
-            choice = _on_disk(mode, device)
-        else:
-            held = 0 if mapped else buffer.nbytes
-            held += 4 * len(buffer) * buffer.dim * settings.memory
-            targets, taken = len(buffer) // world(), held // world()
-            size = targets, buffer.dim, settings.corrector_widths, queries
-            choice = choose_on_device(mode, *size, device, taken, unit=is_cosine(model))
-        if output is not None:
-            fixed = {"asked": mode, **choice._asdict()}
-            write_json(output / SEARCH, fixed | {"sha256": digest(fixed)})
-        return choice
-
-
-def _on_disk(mode: str, device: torch.device) -> Choice:
-    """Search a buffer that an accelerator reads from disk: only chunk by chunk."""
-    if mode not in ("auto", "exact"):
-        rule = f"on {device.type} a buffer on disk is searched exactly"
-        raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
-    return Choice("exact", "float32", "the buffer is on disk")
-
-
-def _stored(path: Path, mode: str) -> Choice | None:
-    if not path.is_file():
-        return None
-    stored = read_object(path)
-    if stored.pop("sha256", None) != digest(stored):
-        raise InputError(f"{path} is damaged: its own checksum does not fit")
-    return Choice(**stored) if stored.pop("asked") == mode else None
+    """Choose how to search; refuse what the buffer's place or the free memory rules out."""
+    mode, device = settings.search, model.device
+    if settings.mapped and device.type != "cpu":  # an accelerator reads it chunk by chunk
+        if mode not in ("auto", "exact"):
+            rule = f"on {device.type} a buffer on disk is searched exactly"
+            raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
+        mode = "exact"
+    choice = choose(
+        len(buffer),
+        buffer.dim,
+        settings.corrector_widths,
+        queries,
+        mode=mode,
+        precision=buffer.precision,
+        unit=is_cosine(model),
+    )
+    copy, free = buffer.nbytes // world(), free_memory(device)
+    if choice.mode != "exact" and free is not None and copy > free:
+        rule = f"--search {choice.mode} copies the buffer, {copy / 1e9:.3g} GB"
+        way = "--search exact needs no copy, --dtype int8 a small one"
+        raise InputError(f"{rule}, and {free / 1e9:.3g} are free: {way}")
+    return choice
 
 
 def _hold(
