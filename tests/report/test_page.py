@@ -261,13 +261,16 @@ def test_one_seed_has_no_spread(results: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"metrics": None}, "run 1: `metrics` must be an object of numbers, got None"),
+        ({"metrics": None}, "run 1: `metrics` must be an object, got None"),
         ({"metrics": {"recall@10": "a"}}, "`metrics` must be numbers, got 'a' for 'recall@10'"),
         ({"strategy": 3}, "run 1: `strategy` must be a string, got 3"),
-        ({"freshness": "no"}, "run 1: `freshness` must be a list of objects, got 'no'"),
-        ({"curve": [1]}, "run 1: `curve` must be a list of objects, got [1]"),
+        ({"freshness": "no"}, "run 1: `freshness` must be a list, got 'no'"),
+        ({"curve": [1]}, "run 1: `curve`, number 1 must be an object, got 1"),
         ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must be a string, got 5"),
-        ({"examples": [{"query": "q", "true": [{"text": "t"}]}]}, "`true` needs rows, got None"),
+        (
+            {"examples": [{"query": "q", "true": [{"text": "t"}]}]},
+            "`row` must be a number, got None",
+        ),
     ],
 )
 def test_results_that_break_a_rule_name_it(
