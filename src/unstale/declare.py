@@ -23,10 +23,6 @@ def setting(
     """Declare a setting's default and the values that it may have.
 
     Args:
-        default: The default value.
-        least: The smallest value allowed.
-        above: A bound that the value must exceed.
-        most: The largest value allowed.
         changeable: Whether a resumed run may have another value: its results do not depend on it.
         local: Whether it concerns one machine only, so that reports leave it out.
     """
@@ -71,12 +67,7 @@ def check_bounds(
     settings: Any,  # noqa: ANN401 - any dataclass of settings
     named: Callable[[str], str] = flag,
 ) -> None:
-    """Refuse a setting outside the values that its declaration allows.
-
-    Args:
-        settings: The settings.
-        named: Returns what a user calls a setting.
-    """
+    """Refuse a setting outside the values that its declaration allows."""
     hints = get_type_hints(type(settings))
     for declared in fields(settings):
         value, hint = getattr(settings, declared.name), hints[declared.name]

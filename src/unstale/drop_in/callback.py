@@ -24,9 +24,6 @@ class KeepFresh(TrainerCallback):
     """Keep the step, refresh, read the meter; save, restore, clip and zero the loss's own weights.
 
     Args:
-        trainer: The stock trainer.
-        loss: Its loss.
-        meter: Reads the freshness.
         meter_steps: Steps between readings; None for a tenth of the run.
         fade: Let the memory fade over the length of the run, which is known when it begins.
         planned: The length that a schedule was made for, if there is one.

@@ -14,11 +14,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 
 @final
 class ScriptLoss(nn.Module):
-    """Guard Algorithm 1 against a trainer that was not attached, and measure evaluation sets.
-
-    Args:
-        algorithm: Algorithm 1.
-    """
+    """Guard Algorithm 1 against a trainer that was not attached, and measure evaluation sets."""
 
     def __init__(self, algorithm: FreshNegativesLoss) -> None:
         super().__init__()

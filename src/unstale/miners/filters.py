@@ -31,7 +31,6 @@ class FalseNegatives:
     of the batch.
 
     Args:
-        filters: The rules.
         reach: How many targets the miner can choose from.
         cross_encoder: Is asked about what passes all else, best first.
     """

@@ -17,8 +17,6 @@ class Uniform(Miner):
     """Draw distinct targets for each query, keyed by (seed, step, query).
 
     Args:
-        targets: N, the size of the corpus.
-        seed: Of the draws.
         more: Targets to draw in addition to the k asked for, in the same draw: a second miner with
             the same key would draw the first ones again.
     """

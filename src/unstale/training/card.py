@@ -29,12 +29,7 @@ CITATION = """
 @final
 @dataclass(frozen=True, eq=False)
 class CardTable:
-    """A table of metrics on the card, which takes it for an evaluator's.
-
-    Args:
-        description: Its heading.
-        name: Of the data.
-    """
+    """A table of metrics on the card, which takes it for an evaluator's."""
 
     description: str
     name: str

@@ -29,14 +29,10 @@ class NearestExamples:
     compared on the same ones.
 
     Args:
-        model: The encoder as it is now.
         miner: Whose view of the corpus to show; a miner that caches nothing has no examples.
-        dataset: The texts.
         positives: The rows that are never a query's negatives.
         step: Completed steps, by which a memory fades.
-        queries: How many queries of the training split.
         k: How many targets to list for each.
-        seed: Chooses the queries.
     """
 
     def __init__(

@@ -60,9 +60,6 @@ class TruncatedSoftmax(NamedTuple):
         is fresh is ever right there, and the encoders collapse. The value is the queries' loss.
 
         Args:
-            queries: f(x).
-            fresh: g(y) of the candidates.
-            candidates: What they are.
             seen: How the miner sees the candidates and, after them, the free targets.
         """
         label, absent = candidates.label, candidates.absent
@@ -96,9 +93,7 @@ def rectify(
     Args:
         free: Targets as the miner sees them.
         missed: The error of its view of those that were encoded, the same in all processes.
-        queries: The queries of this process.
         label: The place of each query's positive among the encoded, which is left out.
-        scale: The paper's beta.
     """
     mean = missed.mean(dim=0)
     noise = (scale * queries @ (missed - mean).T).scatter(1, label[:, None], 0.0)

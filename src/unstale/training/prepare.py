@@ -68,14 +68,8 @@ def prepare(
     """Embed the corpus once, and build what a step needs.
 
     Args:
-        model: The encoders, at their start.
-        dataset: The corpus.
-        checked: The settings, checked.
         output: The run folder; without one, embeddings stay in memory.
         trained: (query row, target row) of the training pairs; -1 where no target is known.
-        filters: Rules against false negatives.
-        given: Given negatives to draw for each query.
-        progress: Show progress bars.
     """
     settings, strategy, clock = checked.settings, checked.strategy, Stopwatch()
     if strategy.freezes_targets:
@@ -201,12 +195,7 @@ def _meter(
 
 
 def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
-    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label.
-
-    Args:
-        dataset: What to train on.
-        query: The name of the queries' column.
-    """
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
     pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
     return Dataset.from_dict({query: texts, "label": pairs.tolist()})

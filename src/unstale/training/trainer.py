@@ -36,12 +36,9 @@ class FreshTrainer(SentenceTransformerTrainer):
     """Train with a `FreshNegativesLoss`; checkpoints hold the corrector and the counters.
 
     Args:
-        model: The encoders, also those of `loss`.
         args: Any `SentenceTransformerTrainingArguments`; `miner_arguments` fills in what the
             loss needs.
         train_dataset: Columns `query` and `label`, see `FreshNegativesLoss`.
-        loss: The loss, with its miner.
-        keep_checkpoints: How many complete checkpoints to keep.
     """
 
     def __init__(
