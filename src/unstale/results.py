@@ -202,7 +202,8 @@ def _read(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of the
 def _read_fields(kind: Any, entries: JsonObject, where: str) -> Any:  # noqa: ANN401
     values: JsonObject = {}
     for f in fields(kind):
-        found, place = entries.get(f.name), f"{where}: `{f.name}`"
+        found: Any = entries.get(f.name)
+        place = f"{where}: `{f.name}`"
         optional = f.default is not MISSING or f.default_factory is not MISSING
         if found is None and optional:
             continue

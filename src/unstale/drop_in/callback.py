@@ -6,7 +6,7 @@ from typing import Any, final
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.sampler import BatchSamplers
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.errors import InputError
@@ -20,7 +20,7 @@ from unstale.training.state import MINER_STATE, load_miner, save_miner
 
 
 @final
-class KeepFresh(TrainerCallback):
+class KeepFresh(Steps):
     """Keep the step, refresh, read the meter; save, restore, clip and zero the loss's own weights.
 
     Args:
@@ -39,18 +39,17 @@ class KeepFresh(TrainerCallback):
         fade: bool,
         planned: int | None,
     ) -> None:
-        self.trainer = trainer
+        super().__init__(trainer, loss, meter, meter_steps or 1)
         self.loss = loss
         self.meter_steps = meter_steps
         self.fade = fade
         self.planned = planned
-        self.steps = Steps(trainer, loss, meter, meter_steps or 1)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Begin, or go on from the checkpoint that the trainer loaded."""
-        self.steps.every = self.meter_steps or max(1, state.max_steps // 10)
+        self.every = self.meter_steps or max(1, state.max_steps // 10)
         if self.fade:
             self.loss.miner.expect(state.max_steps)
         self._check_optimizer()
@@ -60,20 +59,14 @@ class KeepFresh(TrainerCallback):
         self._forget()
         if state.global_step:
             load_miner(self._checkpoint(args, state), self.loss.miner, self.loss.record)
-        self.steps.on_train_begin(args, state, control)
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Tell the loss the step."""
-        self.steps.on_step_begin(args, state, control)
+        super().on_train_begin(args, state, control)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Give the loss's own weights what the trainer gave the encoders' alone."""
         if self.trainer.accelerator.scaler is None:  # which skips such a step itself
-            encoders = gradient_norm(self.trainer.model.parameters())
+            encoders = gradient_norm(self.loss.model.parameters())
             own = gradient_norm(self.loss.miner.parameters())
             check_norms(self.loss.record, {"the encoders'": encoders, "the corrector's": own})
         if args.max_grad_norm > 0:
@@ -84,7 +77,7 @@ class KeepFresh(TrainerCallback):
     ) -> None:
         """Refresh and measure."""
         self._forget()
-        self.steps.on_step_end(args, state, control)
+        super().on_step_end(args, state, control)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -97,7 +90,7 @@ class KeepFresh(TrainerCallback):
     ) -> None:
         """Put the freshness on the model card."""
         corpus = str(self.loss.about["corpus"])
-        show_freshness(self.trainer.model, corpus, self.loss.record.freshness)
+        show_freshness(self.loss.model, corpus, self.loss.record.freshness)
 
     def _check_optimizer(self) -> None:
         """Refuse an optimizer that was made without the loss's own weights."""

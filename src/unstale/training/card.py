@@ -54,11 +54,6 @@ def card_settings(checked: Checked[Any], left_out: Collection[str] = ()) -> dict
     return {name: v for name, v in shown.items() if name not in unused and v is not None}
 
 
-def show_results(model: SentenceTransformer, data: str, metrics: dict[str, float]) -> None:
-    """Put a model's metrics on its card."""
-    _put(model, CardTable("Retrieval, by unstale", data), metrics)
-
-
 def show_freshness(model: SentenceTransformer, data: str, readings: list[Freshness]) -> None:
     """Put the last reading of the meter on a model's card; nothing if there is none."""
     if readings:
@@ -82,7 +77,7 @@ def write_card(
         for log in logs
         if "loss" in log
     ]
-    show_results(model, data, metrics)
+    _put(model, CardTable("Retrieval, by unstale", data), metrics)
     show_freshness(model, data, readings)
     with atomic_file(folder / "README.md") as file:
         file.write_text(generate_model_card(model), "utf-8")
