@@ -15,11 +15,7 @@ from unstale.search.auto import Choice
 
 Identity = dict[str, str | int]
 _LOG = logging.getLogger(__name__)
-_MAY_DIFFER = {
-    "torch",
-    "threads",
-    "processes",
-}  # the run can resume, but its last digits may change
+_MAY_DIFFER = {"torch", "threads", "processes"}  # a run may resume, its last digits may change
 
 
 def identity(

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
-from unstale.buffer.embed import open_or_embed
+from unstale.buffer.embed import embed_corpus
 from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
@@ -28,7 +28,7 @@ from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.integrity import digest
-from unstale.machine import free_memory
+from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
@@ -108,13 +108,14 @@ def prepare(
         buffer_digest = digest(checked.made_by)
     elif buffer is not None and where is not None:
         buffer_digest = digest(read_manifest(where)["shards"])
+    probe = {"queries": settings.probe_queries, "targets": settings.probe_targets}
     return Prepared(
         tokens=tokens,
         buffer=buffer,
         embedded=embedded,
         search=search,
         negatives=negatives,
-        meter=_meter(dataset, trained, tokens, checked),
+        meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
         identity=identity(dataset, trained, buffer_digest, search),
         clock=clock,
     )
@@ -128,12 +129,14 @@ def _embed(
     progress: bool,
 ) -> tuple[TargetBuffer, int]:
     """Open the buffer that the settings name, or embed the corpus, on disk if there is a folder."""
-    settings, count = checked.settings, len(tokens)
+    settings, made_by, count = checked.settings, checked.made_by, len(tokens)
+    if settings.buffer:
+        return TargetBuffer.open(Path(settings.buffer), made_by), 0
     if folder is not None:
-        reused = Path(settings.buffer) if settings.buffer else None
-        return open_or_embed(
-            model, tokens, checked.made_by, reused, folder, settings.dtype, progress=progress
+        buffer, _ = embed_corpus(
+            model, tokens, folder, made_by, dtype=settings.dtype, progress=progress
         )
+        return buffer, count  # whichever of the processes, or of the sessions, embedded them
     with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
         vectors = embed_targets(model, tokens, np.arange(count), progress=bar)
         return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
@@ -158,11 +161,12 @@ def _choose_search(
         precision=buffer.precision,
         unit=is_cosine(model),
     )
-    copy, free = buffer.nbytes // world(), free_memory(device)
-    if choice.mode != "exact" and free is not None and copy > free:
-        rule = f"--search {choice.mode} copies the buffer, {copy / 1e9:.3g} GB"
-        way = "--search exact needs no copy, --dtype int8 a small one"
-        raise InputError(f"{rule}, and {free / 1e9:.3g} are free: {way}")
+    if choice.mode != "exact":
+        what, way = (
+            f"the copy that --search {choice.mode} makes of the buffer",
+            "use --search exact",
+        )
+        check_fits(what, buffer.nbytes // world(), device, f"{way}, or --dtype int8")
     return choice
 
 
@@ -172,26 +176,9 @@ def _hold(
     """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
     if strategy.cache == "disk" or settings.mapped:
         return buffer
-    size = buffer.nbytes // world()
-    free = free_memory(device)
-    if free is not None and size > free:
-        rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
-        way = (
-            "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
-        )
-        raise InputError(f"{rule}: {way}")
+    way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
+    check_fits("the buffer", buffer.nbytes // world(), device, way)
     return load(buffer, device)
-
-
-def _meter(
-    dataset: RetrievalDataset,
-    trained: Int[ndarray, "n 2"],
-    tokens: TokenStore,
-    checked: Checked[Any],
-) -> Meter:
-    chosen = checked.settings
-    size = {"queries": chosen.probe_queries, "targets": chosen.probe_targets}
-    return Meter(dataset, trained, tokens, scale=checked.scale, **size)
 
 
 def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
