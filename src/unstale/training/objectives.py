@@ -18,10 +18,8 @@ class TruncatedSoftmax(NamedTuple):
     """P(y|x) of equation 3, over the candidates of a batch.
 
     Args:
-        scale: The paper's beta.
         dims: Widths to train, the whole first: of Matryoshka embeddings also the first few
             dimensions are embeddings.
-        unit: Whether embeddings have unit length.
     """
 
     scale: float

@@ -162,11 +162,9 @@ def _choose_search(
         unit=is_cosine(model),
     )
     if choice.mode != "exact":
-        what, way = (
-            f"the copy that --search {choice.mode} makes of the buffer",
-            "use --search exact",
-        )
-        check_fits(what, buffer.nbytes // world(), device, f"{way}, or --dtype int8")
+        what = f"the copy that --search {choice.mode} makes of the buffer"
+        way = "use --search exact or --dtype int8"
+        check_fits(what, buffer.nbytes // world(), device, way)
     return choice
 
 
