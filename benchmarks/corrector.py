@@ -98,7 +98,7 @@ def replay(seen: list, snapshots: dict, variant: tuple) -> dict[int, float]:
         Corrector(dim, hidden),
         loss=loss,
         anchor=anchor,
-        memory=ResidualMemory(targets, dim, fade=steps) if memory else None,
+        memory=ResidualMemory(targets, dim) if memory else None,
     )
     optimizer = torch.optim.AdamW(miner.parameters(), lr=rate, weight_decay=0.0)
     readings = {}

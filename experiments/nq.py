@@ -41,8 +41,8 @@ METHODS = {
         },
     ),
     "corrected-mse": Method(
-        "corrected-mse",
-        {},
+        "corrected",
+        {"corrector-loss": "mse"},
         {"gtr": ("0", "34.98 65.03 74.01 80.77 90.82", "49.61 70.72 77.04 82.33 88.28")},
     ),
     "corrected": Method(

@@ -28,7 +28,7 @@ SETTINGS = {
     "uniform-negatives": UNIFORM,
     "corrector-hidden": HIDDEN,
     "corrector-weight": 10,
-    "corrector-anchor": 0,  # with the next two: the paper's method to the letter
+    "corrector-loss": "ce",  # with the next two: the paper's method to the letter
     "no-memory": None,
     "no-fallback": None,
     "search": "exact",

@@ -1,7 +1,7 @@
 """The paper's main table: how much of the gap from stale to exhaustive does each method recover?
 
 The same study makes the table of any dataset and encoder. "To the letter" is the paper's corrector
-without what we add to it: no anchor, no memory, no fallback.
+without what we add to it: no memory, no fallback.
 """
 
 from dataclasses import dataclass, replace

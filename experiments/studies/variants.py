@@ -9,7 +9,6 @@ Variant = Mapping[str, Any]  # names of TrainSettings, and the values that repla
 # The paper's corrector, without what we add to it.
 LETTER: Variant = {
     "strategy": "corrected",
-    "corrector_anchor": 0.0,
     "memory": False,
     "fallback": False,
 }

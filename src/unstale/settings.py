@@ -88,10 +88,8 @@ class CorrectorSettings:
             as [512,512] for several layers, or 0 for a linear corrector.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss. The paper uses 10.
-        corrector_loss: Loss of the corrector: ce (cross-entropy, equation 6 of the paper), mse
-            (equation 5, squared) or distance (equation 5 as printed, not squared).
-        corrector_anchor: Weight of a mean-squared error added to the cross-entropy. It keeps
-            corrected embeddings comparable over time. Set it to 0 to reproduce the paper.
+        corrector_loss: Loss of the corrector: mse (equation 5 of the paper, squared), ce
+            (cross-entropy, equation 6) or distance (equation 5 as printed, not squared).
         memory: Store each target's residual (fresh minus corrected embedding) from the last time
             it was encoded, and add it to its corrected embedding. Disable it to reproduce the
             paper.
@@ -102,8 +100,7 @@ class CorrectorSettings:
     corrector_hidden: int | Sequence[int] = 768
     corrector_lr: float = setting(1e-3, least=0)
     corrector_weight: float = setting(10.0, least=0)
-    corrector_loss: LossName = "ce"
-    corrector_anchor: float = setting(1.0, least=0)
+    corrector_loss: LossName = "mse"
     memory: bool = True
     fallback: bool = True
 

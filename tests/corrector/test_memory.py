@@ -1,61 +1,50 @@
-import math
-
 import pytest
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
-from unstale.errors import InputError
 from unstale.miners import Corrected, Queries
 from unstale.search.draws import gumbel
 
 
-def test_a_residual_fades_with_its_age() -> None:
-    memory = ResidualMemory(5, 2, fade=10)
-    memory.write(torch.tensor([3, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), step=7)
-    rows = torch.tensor([1, 2, 3])
-    now = memory.read(rows, step=7)
-    assert now.tolist() == [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
-    torch.testing.assert_close(memory.read(rows, step=17), now / math.e)
-    memory.write(torch.tensor([1]), torch.tensor([[5.0, 5.0]]), step=9)  # the last one counts
-    assert memory.read(torch.tensor([1]), step=9).tolist() == [[5.0, 5.0]]
+def test_the_last_residual_is_remembered() -> None:
+    memory = ResidualMemory(5, 2)
+    memory.write(torch.tensor([3, 1]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert memory.read(torch.tensor([1, 2, 3])).tolist() == [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
+    memory.write(torch.tensor([1]), torch.tensor([[5.0, 5.0]]))
+    assert memory.read(torch.tensor([1])).tolist() == [[5.0, 5.0]]
 
 
 def test_scores_are_products_with_what_is_read() -> None:
     torch.manual_seed(0)
-    memory = ResidualMemory(9, 4, fade=10)
-    memory.write(torch.tensor([8, 2, 3]), torch.randn(3, 4), step=7)
+    memory = ResidualMemory(9, 4)
+    memory.write(torch.tensor([8, 2, 3]), torch.randn(3, 4))
     queries = torch.randn(5, 4)
     for rows in ([2, 3, 4], [0], [3, 2, 4], [2, 4, 3], [0, 8], [*range(9)], []):
         chosen = torch.tensor(rows, dtype=torch.long)
-        expected = queries @ memory.read(chosen, 12).T
-        torch.testing.assert_close(memory.scores(queries, chosen, 12), expected)
+        expected = queries @ memory.read(chosen).T
+        torch.testing.assert_close(memory.scores(queries, chosen), expected)
 
 
 def test_scores_of_pairs_are_those_of_a_querys_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    memory = ResidualMemory(9, 4, fade=10, first=100)
-    for step in (5, 7):
-        memory.write(100 + torch.randint(9, (3,)), torch.randn(3, 4), step)
+    memory = ResidualMemory(9, 4, first=100)
+    for _ in range(2):
+        memory.write(100 + torch.randint(9, (3,)), torch.randn(3, 4))
     queries, rows = torch.randn(5, 4), 100 + torch.randint(9, (5, 6))
-    expected = memory.scores(queries, torch.arange(100, 109), 12).gather(1, rows - 100)
+    expected = memory.scores(queries, torch.arange(100, 109)).gather(1, rows - 100)
     for gathered in (2**22, 50, 1):  # at once, two columns at a time, one
         monkeypatch.setattr("unstale.corrector.memory._GATHERED", gathered)
-        torch.testing.assert_close(memory.pair_scores(queries, rows, 12), expected)
+        torch.testing.assert_close(memory.pair_scores(queries, rows), expected)
 
 
 def test_a_checkpoint_holds_it() -> None:
-    memory = ResidualMemory(5, 2, fade=10)
-    memory.write(torch.tensor([3]), torch.ones(1, 2), step=7)
-    again = ResidualMemory(5, 2, fade=10)
+    memory = ResidualMemory(5, 2)
+    memory.write(torch.tensor([3]), torch.ones(1, 2))
+    again = ResidualMemory(5, 2)
     again.load_state_dict(memory.state_dict())
-    assert torch.equal(again.read(torch.arange(5), 12), memory.read(torch.arange(5), 12))
-
-
-def test_fading_over_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="more than 0 steps, not 0"):
-        ResidualMemory(5, 2, fade=0)
+    assert torch.equal(again.read(torch.arange(5)), memory.read(torch.arange(5)))
 
 
 def miner(gumbel_seed: int | None = None) -> tuple[Corrected, torch.Tensor]:
@@ -64,10 +53,8 @@ def miner(gumbel_seed: int | None = None) -> tuple[Corrected, torch.Tensor]:
     network = Corrector(6, (12,))
     with torch.no_grad():
         network.layers[1].weight.normal_(std=0.3)
-    memory = ResidualMemory(80, 6, fade=50)
-    made = Corrected(
-        TargetBuffer([stale]), network, anchor=1.0, memory=memory, gumbel_seed=gumbel_seed
-    )
+    memory = ResidualMemory(80, 6)
+    made = Corrected(TargetBuffer([stale]), network, memory=memory, gumbel_seed=gumbel_seed)
     return made, stale
 
 
@@ -91,7 +78,7 @@ def test_search_sees_the_corrected_target_and_its_residual(gumbel_seed: int | No
     made.loss(asking(torch.randn(2, 6), 4), fresh, torch.arange(20), None)
     queries = batch(9)
     seen = made.network(stale)
-    seen[:20] += math.exp(-(9 - 4) / 50) * (fresh - seen[:20])
+    seen[:20] = fresh  # h has not moved since, so what it missed is all there is to add
     scores = queries.vectors @ seen.T
     if gumbel_seed is not None:
         scores = scores + gumbel(gumbel_seed, 20.0, 9, queries.rows, torch.arange(80))
@@ -100,22 +87,3 @@ def test_search_sees_the_corrected_target_and_its_residual(gumbel_seed: int | No
     view = made.view(torch.arange(80), 9)
     assert view.corrected is not None
     torch.testing.assert_close(view.corrected, seen)
-
-
-def test_without_age_a_remembered_target_is_fresh() -> None:
-    made, _ = miner()
-    fresh = torch.randn(20, 6)
-    made.loss(asking(torch.randn(2, 6), 4), fresh, torch.arange(20), None)
-    view = made.view(torch.arange(20), 4)
-    assert view.corrected is not None
-    torch.testing.assert_close(view.corrected, fresh)
-
-
-def test_the_anchor_adds_the_mean_squared_error() -> None:
-    made, stale = miner()
-    queries, fresh, rows = asking(torch.randn(3, 6), 4), torch.randn(20, 6), torch.arange(20)
-    both = made.loss(queries, fresh, rows, None)
-    made.anchor = 0.0
-    alone = made.loss(queries, fresh, rows, None)
-    distance = (fresh - made.network(stale[:20])).square().sum(dim=1).mean()
-    torch.testing.assert_close(both - alone, distance)

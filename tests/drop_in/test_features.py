@@ -21,7 +21,6 @@ from transformers import (
 )
 
 from unstale import FreshNegatives
-from unstale.corrector.memory import ResidualMemory
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
@@ -177,11 +176,9 @@ def test_early_stopping_by_a_retrieval_metric(bert_model, stock, dataset: Retrie
     assert trainer.state.global_step == 2
 
 
-def test_the_memory_fades_over_the_run_and_the_meter_reads_each_tenth(static_model, stock) -> None:
+def test_the_meter_reads_each_tenth_of_the_run(static_model, stock) -> None:
     fresh, trainer = stock(static_model)
     trainer.train()
-    memories = [m for m in fresh.loss.algorithm.miner.modules() if isinstance(m, ResidualMemory)]
-    assert [memory.fade for memory in memories] == [4]
     assert [reading.step for reading in fresh.loss.algorithm.record.freshness] == [0, 1, 2, 3, 4]
 
 

@@ -85,7 +85,8 @@ def test_every_recipe_is_a_command(scripts, name: str) -> None:
             assert (chosen.steps, chosen.batch_size, chosen.seed) == (40_000, 128, 3)
             assert (chosen.hard_negatives, chosen.uniform_negatives) == (64, 64)
             assert (chosen.corrector_hidden, chosen.corrector_weight) == (8192, 10)
-            assert (chosen.corrector_anchor, chosen.memory) == (0, False)
+            loss = method.flags.get("corrector-loss", "ce")
+            assert (chosen.corrector_loss, chosen.memory) == (loss, False)
             assert chosen.towers == "separate"
     assert len(method.printed["t5"]) == 1 + len(script.COLUMNS)
 

@@ -32,11 +32,10 @@ COST = {
     "auto-refresh": (0, 0),  # only when the meter finds it stale
     "corrected": (0, 0),
     "corrected-free": (0, 0),
-    "corrected-mse": (0, 0),
     "corrected-subset": (0, 0),
     "stale-rerank": (0, 0),
 }
-CORRECTORS = {"corrected", "corrected-free", "corrected-mse", "corrected-subset", "stale-rerank"}
+CORRECTORS = {"corrected", "corrected-free", "corrected-subset", "stale-rerank"}
 
 
 @pytest.fixture(params=sorted(strategies()))

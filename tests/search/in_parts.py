@@ -28,10 +28,10 @@ def main(mode: str, output: Path) -> None:
     assert isinstance(buffer, ShardedBuffer)
     search = search_in_place(buffer, lambda b: MODES[mode](b, network))
     rows, residual = torch.arange(4000), 0.2 * normalize(torch.randn(4000, 32))
-    memory = ResidualMemory(4000, 32, fade=100)
-    own = ResidualMemory(len(buffer.local), 32, fade=100, first=buffer.start)
+    memory = ResidualMemory(4000, 32)
+    own = ResidualMemory(len(buffer.local), 32, first=buffer.start)
     for keeps in (memory, own):
-        keeps.write(rows, residual, step=0)
+        keeps.write(rows, residual)
     held = []
     for step in range(40):
         moved(network, 0.004)

@@ -17,8 +17,8 @@ TARGETS, STEP = 12, 5
 
 def kinds() -> dict[str, Added]:
     torch.manual_seed(0)
-    memory = ResidualMemory(TARGETS, 4, fade=10)
-    memory.write(torch.tensor([1, 7, 8]), torch.randn(3, 4), step=2)
+    memory = ResidualMemory(TARGETS, 4)
+    memory.write(torch.tensor([1, 7, 8]), torch.randn(3, 4))
     queries = torch.randn(5, 4), torch.tensor([9, 2, 30, 4, 2])
     return {
         "noise": Added(STEP, *queries, gumbel_seed=3, scale=20.0),
@@ -65,7 +65,7 @@ def test_miners_name_their_searches_and_the_tensors_with_a_row_for_each_target()
     def buffer() -> TargetBuffer:
         return TargetBuffer([torch.randn(TARGETS, 4)])
 
-    memory = ResidualMemory(TARGETS, 4, fade=10, first=24)
+    memory = ResidualMemory(TARGETS, 4, first=24)
     corrected = Corrected(buffer(), Corrector(4, (8,)), memory=memory)
     refreshed = Refreshed(buffer(), Schedule([]), below=0.5)
     expected: list[tuple[Miner, dict[str, int]]] = [

@@ -15,9 +15,9 @@ from unstale.search.rescore import add_late
 
 def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_beyond() -> None:
     found = TopK(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[5, 3, 9, 1]]))
-    memory = ResidualMemory(10, 1, fade=1)
+    memory = ResidualMemory(10, 1)
     residuals = torch.tensor([[-0.4], [0.0], [0.3], [0.1]])
-    memory.write(torch.tensor([5, 3, 9, 1]), residuals, step=0)
+    memory.write(torch.tensor([5, 3, 9, 1]), residuals)
     query = torch.ones(1, 1), torch.zeros(1, dtype=torch.long)
     fetched = add_late(found, Added(0, *query, memory))
     assert fetched.best.rows.tolist() == [[9, 3, 1, 5]]
@@ -35,8 +35,8 @@ def test_what_was_fetched_is_ranked_anew_and_its_second_half_tells_what_lies_bey
 def test_hardly_any_of_the_best_are_lost(mode: str, promise: float, k: int) -> None:
     n, d, steps = 3000, 32, 40
     _, stale, network = clustered(n, d, seed=0)
-    memory = ResidualMemory(n, d, fade=100)
-    memory.write(torch.arange(n)[::2], 0.5 * normalize(torch.randn(n // 2, d)), step=0)
+    memory = ResidualMemory(n, d)
+    memory.write(torch.arange(n)[::2], 0.5 * normalize(torch.randn(n // 2, d)))
     search = MODES[mode](TargetBuffer([stale]), network)
     held, forgotten = [], []
     for step in range(steps):

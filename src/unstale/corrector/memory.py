@@ -2,8 +2,8 @@
 
 Training encodes its candidates anyway, and each fresh embedding says how far off h was for that
 target: r = g(y) - h(b). Until the encoder has moved on, h(b) + r is a better guess than h(b), and
-it costs no encoding. It needs h anchored by a mean-squared error: cross-entropy alone leaves h free
-by a vector common to all targets, and residuals of different ages would not compare.
+it costs no encoding. Residuals of different ages must compare, so h must be pinned down: by unit
+output, or by a mean-squared error. Cross-entropy alone leaves others free by a common vector.
 """
 
 from typing import final
@@ -14,15 +14,13 @@ from torch import Tensor, nn
 
 from unstale.corrector.dots import dots
 from unstale.distributed import total
-from unstale.errors import InputError
 
 _GATHERED = 2**22  # floats to gather at once
-_NEVER = -1  # the step at which a target was encoded that never was
 
 
 @final
 class ResidualMemory(nn.Module):
-    """Keep the last residual of each target, fading with its age.
+    """Keep the last residual of each target that was encoded.
 
     A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer,
     and may be in another memory than the rows and queries that it is asked for.
@@ -30,43 +28,38 @@ class ResidualMemory(nn.Module):
     Args:
         targets: N, the size of the corpus.
         dim: D.
-        fade: Steps after which a residual counts 1/e.
         first: The first row, where another process keeps those before it.
     """
 
-    def __init__(self, targets: int, dim: int, fade: int, first: int = 0) -> None:
+    def __init__(self, targets: int, dim: int, first: int = 0) -> None:
         super().__init__()
-        if fade <= 0:
-            raise InputError(f"a memory must fade over more than 0 steps, not {fade}")
-        self.fade = fade
         self.first = first
         self.residual: Tensor
-        self.written: Tensor
+        self.known: Tensor
         self.register_buffer("residual", torch.zeros(targets, dim))
-        self.register_buffer("written", torch.full((targets,), _NEVER))
+        self.register_buffer("known", torch.zeros(targets, dtype=torch.bool))
 
     def row_tensors(self) -> dict[str, int]:
         """Name the tensors that have a row for each target, and the first row kept here."""
-        return {"residual": self.first, "written": self.first}
+        return {"residual": self.first, "known": self.first}
 
-    def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"], step: int) -> None:
-        """Remember residuals found at a step; each row's last one counts."""
+    def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"]) -> None:
+        """Remember residuals; each row's last one counts."""
         rows, residual = rows.to(self.residual.device), residual.detach().to(self.residual)
         here = (rows >= self.first) & (rows < self.first + len(self.residual))
         self.residual[rows[here] - self.first] = residual[here]
-        self.written[rows[here] - self.first] = step
+        self.known[rows[here] - self.first] = True
 
-    def read(self, rows: Int[Tensor, " n"], step: int) -> Float[Tensor, "n d"]:
+    def read(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return what to add to corrected embeddings; zero for targets never encoded."""
         asked, rows = rows.device, rows.to(self.residual.device)
         here = (rows >= self.first) & (rows < self.first + len(self.residual))
-        own = rows[here] - self.first
         found = self.residual.new_zeros(len(rows), self.residual.shape[1])
-        found[here] = self.residual[own] * self._weight(own, step)[:, None]
+        found[here] = self.residual[rows[here] - self.first]
         return total(found.to(asked))
 
     def scores(
-        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"], step: int
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"]
     ) -> Float[Tensor, "b n"]:
         """Compute `queries @ read(rows).T` for rows that are kept in this process.
 
@@ -74,17 +67,16 @@ class ResidualMemory(nn.Module):
         were, a stretch of consecutive rows is not copied.
         """
         here, rows = queries.device, rows.to(self.residual.device) - self.first
-        known = (self.written[rows] != _NEVER).nonzero()[:, 0]
+        known = self.known[rows].nonzero()[:, 0]
         if 2 * len(known) > len(rows) and bool((rows.diff() == 1).all()):
             residual = self.residual[int(rows[0]) : int(rows[-1]) + 1]
-            return dots(queries, residual.to(here)) * self._weight(rows, step).to(here)
+            return dots(queries, residual.to(here))
         turned = queries.new_zeros(len(rows), len(queries))
-        weight = self._weight(rows[known], step)[:, None]
-        turned[known.to(here)] = (self.residual[rows[known]] * weight).to(here) @ queries.T
+        turned[known.to(here)] = self.residual[rows[known]].to(here) @ queries.T
         return turned.T.contiguous()
 
     def pair_scores(
-        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, "b m"], step: int
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, "b m"]
     ) -> Float[Tensor, "b m"]:
         """Compute the same of some rows of each query, which are kept in this process."""
         here, own = queries.device, rows.to(self.residual.device) - self.first
@@ -94,8 +86,4 @@ class ResidualMemory(nn.Module):
             some = own[:, start : start + width]
             residual = self.residual[some].to(here)  # (b, m, d)
             found[:, start : start + width] = (residual @ queries[:, :, None])[:, :, 0]
-        return found * self._weight(own, step).to(here)
-
-    def _weight(self, rows: Int[Tensor, "*s"], step: int) -> Float[Tensor, "*s"]:
-        age = (step - self.written[rows]).clamp(min=0)
-        return torch.exp(age * (-1 / self.fade))
+        return found

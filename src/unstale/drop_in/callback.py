@@ -25,7 +25,6 @@ class KeepFresh(Steps):
 
     Args:
         meter_steps: Steps between readings; None for a tenth of the run.
-        fade: Let the memory fade over the length of the run, which is known when it begins.
         planned: The length that a schedule was made for, if there is one.
     """
 
@@ -36,13 +35,11 @@ class KeepFresh(Steps):
         meter: Meter,
         meter_steps: int | None,
         *,
-        fade: bool,
         planned: int | None,
     ) -> None:
         super().__init__(trainer, loss, meter, meter_steps or 1)
         self.loss = loss
         self.meter_steps = meter_steps
-        self.fade = fade
         self.planned = planned
 
     def on_train_begin(
@@ -50,8 +47,6 @@ class KeepFresh(Steps):
     ) -> None:
         """Begin, or go on from the checkpoint that the trainer loaded."""
         self.every = self.meter_steps or max(1, state.max_steps // 10)
-        if self.fade:
-            self.loss.miner.expect(state.max_steps)
         self._check_optimizer()
         if self.planned not in (None, state.max_steps):
             rule = "give FreshNegatives the trainer's number of steps, for its refresh schedule"

@@ -114,7 +114,6 @@ class FreshNegatives:
         self.corrector_lr = chosen.corrector_lr
         self._meter = prepared.meter
         self._meter_steps = chosen.meter_steps
-        self._fade = steps is None
         self._planned = steps if strategy.needs_steps else None
 
     def attach(self, trainer: SentenceTransformerTrainer) -> SentenceTransformerTrainer:
@@ -125,9 +124,8 @@ class FreshNegatives:
             trainer.args.learning_rate_mapping = {OWN_WEIGHTS: self.corrector_lr} | given
         route(trainer, self.tasks)
         callback = KeepFresh(
-            trainer, self.loss.algorithm, self._meter, self._meter_steps,
-            fade=self._fade, planned=self._planned,
-        )  # fmt: skip
+            trainer, self.loss.algorithm, self._meter, self._meter_steps, planned=self._planned
+        )
         trainer.add_callback(callback)
         self.loss.attached = True
         return trainer

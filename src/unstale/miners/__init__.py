@@ -51,7 +51,6 @@ __all__ = [
 STRATEGY_FILES = (  # in the order of the documentation
     "corrected_free",
     "corrected",
-    "corrected_mse",
     "corrected_subset",
     "stale_rerank",
     "stale",

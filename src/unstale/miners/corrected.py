@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
-from unstale.corrector.losses import LOSSES, mean_squared_error
+from unstale.corrector.losses import LOSSES
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, View
@@ -29,14 +29,12 @@ _KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # tolerances before the corrector coun
 class Corrected(Miner):
     """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates.
 
-    With `anchor=0`, no memory and no fallback this is the paper's method to the letter.
+    Without memory and fallback this is the paper's method to the letter.
 
     Args:
         buffer: The stale embeddings B.
         network: The corrector h.
-        loss: `ce` or `mse`.
-        anchor: Weight of a mean-squared error added to the cross-entropy, which alone leaves h
-            free by a vector common to all targets.
+        loss: The name of h's loss.
         memory: Adds to h(b) what it missed when the target was last encoded.
         search: How to search h(B); by default exactly.
         gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
@@ -48,8 +46,7 @@ class Corrected(Miner):
         buffer: Buffer,
         network: Corrector,
         *,
-        loss: LossName = "ce",
-        anchor: float = 0.0,
+        loss: LossName = "mse",
         memory: ResidualMemory | None = None,
         search: Search | None = None,
         gumbel_seed: int | None = None,
@@ -58,7 +55,6 @@ class Corrected(Miner):
         super().__init__()
         self.buffer = buffer
         self.network = network
-        self.anchor = anchor if loss == "ce" else 0.0
         self.memory = memory
         self.search = search or search_in_place(buffer, lambda b: Exact(b, network))
         self.gumbel_seed = gumbel_seed
@@ -86,10 +82,8 @@ class Corrected(Miner):
         """Compare P over the fresh candidates with P_h over the corrected ones."""
         corrected = self.network(self.buffer[rows])
         if self.memory is not None:
-            self.memory.write(rows, fresh - corrected, queries.step)
-        given = queries.vectors, fresh, corrected, queries.scale
-        loss = self._correction_loss(*given, within)
-        return loss + self.anchor * mean_squared_error(*given) if self.anchor else loss
+            self.memory.write(rows, fresh - corrected)
+        return self._correction_loss(queries.vectors, fresh, corrected, queries.scale, within)
 
     def observe(self, reading: Freshness) -> None:
         """Warn of a corrector that does harm, and mine without it until it does not."""
@@ -107,17 +101,12 @@ class Corrected(Miner):
         if self.fallback:
             self.trusted.fill_(not worse)
 
-    def expect(self, steps: int) -> None:
-        """Let residuals fade over the length of the run."""
-        if self.memory is not None:
-            self.memory.fade = max(1, steps)
-
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]
         corrected = self.network(stale)
         if self.memory is not None:
-            corrected = corrected + self.memory.read(rows, step)
+            corrected = corrected + self.memory.read(rows)
         return View(stale, corrected, bool(self.trusted))
 
     def searches(self) -> list[Search]:
@@ -161,7 +150,6 @@ def build_corrected(
         cache,
         network,
         loss=chosen.corrector_loss,
-        anchor=chosen.corrector_anchor,
         memory=materials.residuals,
         search=built,
         gumbel_seed=materials.gumbel_seed,

@@ -122,9 +122,6 @@ class Miner(nn.Module, ABC):
     def observe(self, reading: Freshness) -> None:
         """Take note of a reading of the freshness meter; by default it changes nothing."""
 
-    def expect(self, steps: int) -> None:
-        """Take note of the length of the run, where it is known late; by default nothing."""
-
     def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:
         """Show how the miner sees some targets after `step` steps; None if it caches nothing."""
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import torch
 
@@ -88,13 +88,13 @@ class Materials:
 
     @property
     def residuals(self) -> ResidualMemory | None:
-        """Return the residual memory of a corrector that has one; it fades over the run."""
+        """Return the residual memory of a corrector that has one."""
         if not self.settings.memory:
             return None
         rows, first = len(self.cache.local), self.cache.start
         size, way = 4 * rows * self.cache.dim, "--no-memory leaves it out"
         check_fits("the residual memory", size, self.cache.device, way)
-        memory = ResidualMemory(rows, self.cache.dim, fade=self.settings.steps, first=first)
+        memory = ResidualMemory(rows, self.cache.dim, first=first)
         return memory.to(self.cache.device)
 
 
@@ -112,7 +112,6 @@ class Strategy:
             `disk` leaves them on disk, `rewritten` replaces them.
         reads: Settings that only some strategies read; others leave them without effect.
         negatives: How many negatives of each kind a query gets by default.
-        fixed: Settings that this strategy always has.
         views_all: Whether it can show any target as it sees it, which false-negative filters,
             free negatives and the freshness meter need.
         searches_part: Whether it searches only a part of the corpus at a time.
@@ -131,7 +130,6 @@ class Strategy:
     cache: Literal["none", "memory", "disk", "rewritten"] = "memory"
     reads: tuple[str, ...] = ()
     negatives: NegativeCounts = NegativeCounts()
-    fixed: dict[str, Any] = field(default_factory=dict)
     views_all: bool = True
     searches_part: bool = False
     one_process: bool = False

@@ -1,7 +1,5 @@
 """Refuse a run of Algorithm 2 that cannot work, before any long work."""
 
-from dataclasses import replace
-
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
@@ -40,7 +38,6 @@ def check_rag(
 ) -> Checked[RagSettings]:
     """Check the settings of Algorithm 2 against each other, the data and the models."""
     strategy = find_rag_strategy(settings.strategy)
-    settings = replace(settings, **strategy.fixed)
     batch_size = settings.batch_size or RagSettings.batch_size or 1
     check_mining(settings, strategy, retriever, batch_size)
     train, targets = questions.rows("train"), len(questions.dataset.targets)

@@ -18,7 +18,7 @@ LateScores = Callable[[Int[Tensor, "b m"]], Float[Tensor, "b m"]]
 @final
 @dataclass(frozen=True)
 class Added:
-    """Add to the score of each (query, row) what a memory knows at a step, noise, or both."""
+    """Add to the score of each (query, row) what a memory knows, noise of a step, or both."""
 
     step: int
     vectors: Float[Tensor, "b d"]
@@ -32,7 +32,7 @@ class Added:
         """Return what to add to the scores of some rows, for all the queries."""
         rows, parts = rows + self.first, []
         if self.memory is not None:
-            parts.append(self.memory.scores(self.vectors, rows, self.step))
+            parts.append(self.memory.scores(self.vectors, rows))
         if self.gumbel_seed is not None:
             parts.append(gumbel(self.gumbel_seed, self.scale, self.step, self.queries, rows))
         return reduce(torch.add, parts)
@@ -55,4 +55,4 @@ class Added:
         memory = self.memory
         if memory is None or self.gumbel_seed is not None:
             return None
-        return lambda rows: memory.pair_scores(self.vectors, rows + self.first, self.step)
+        return lambda rows: memory.pair_scores(self.vectors, rows + self.first)

@@ -1,7 +1,7 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
@@ -48,39 +48,38 @@ class TrainSettings(TrainSections):
         What was found out of the same data and model for other settings is taken from `known`.
         """
         strategy = find_strategy(self.strategy)
-        settings = replace(self, **strategy.fixed)
-        if not isinstance(settings.filters, Filters):
-            raise InputError(f"filters must be Filters(...), got {settings.filters!r}")
+        if not isinstance(self.filters, Filters):
+            raise InputError(f"filters must be Filters(...), got {self.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
-        dataset.split(settings.eval_split)
-        batch_size = settings.batch_size or default_batch(model, len(train.pairs))
-        check_mining(settings, strategy, model, batch_size)
+        dataset.split(self.eval_split)
+        batch_size = self.batch_size or default_batch(model, len(train.pairs))
+        check_mining(self, strategy, model, batch_size)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
-        given = settings.given_negatives or 0
+        given = self.given_negatives or 0
         if given and not len(train.negatives):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
-        nested_dims(settings.matryoshka_dims, dimension(model))
-        counts = settings.counts(strategy)
-        _check_counts(settings, strategy, counts, targets)
-        settings.filters.check(counts.hard + counts.free)
-        check_filters(strategy, settings.filters, cross_encoder=bool(settings.cross_encoder))
+        nested_dims(self.matryoshka_dims, dimension(model))
+        counts = self.counts(strategy)
+        _check_counts(self, strategy, counts, targets)
+        self.filters.check(counts.hard + counts.free)
+        check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
         if strategy.freezes_targets:
             _check_towers(strategy, model)
         made_by = known.made_by if known else fingerprint(model, dataset.targets)
-        check_buffer(settings, strategy, made_by)
+        check_buffer(self, strategy, made_by)
         cross_encoder = known.cross_encoder if known else None
-        if settings.cross_encoder is not None and cross_encoder is None:
+        if self.cross_encoder is not None and cross_encoder is None:
             device = str(model.device)
-            cross_encoder = CrossScores(settings.cross_encoder, dataset, device=device)
+            cross_encoder = CrossScores(self.cross_encoder, dataset, device=device)
         return Checked(
-            settings=settings,
+            settings=self,
             strategy=strategy,
             counts=counts,
             batch_size=batch_size,
-            learning_rate=chosen_rate(settings, model),
-            scale=settings.scale or (20.0 if is_cosine(model) else 1.0),
+            learning_rate=chosen_rate(self, model),
+            scale=self.scale or (20.0 if is_cosine(model) else 1.0),
             made_by=made_by,
             cross_encoder=cross_encoder,
         )
@@ -97,7 +96,7 @@ class TrainSettings(TrainSections):
 class Checked(Generic[J]):
     """Settings that can work, with what follows from the data and the model."""
 
-    settings: J  # with those that the strategy fixes
+    settings: J
     strategy: Strategy
     counts: NegativeCounts  # for each query; in Algorithm 2, `hard` targets are retrieved
     batch_size: int  # over all processes
@@ -129,10 +128,10 @@ def check_mining(
         raise InputError(
             f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
         )
-    anchored = settings.corrector_loss != "ce" or settings.corrector_anchor > 0
-    if strategy.corrects and settings.memory and not anchored:
-        rule = "--memory needs an anchored corrector: residuals of different ages must compare"
-        raise InputError(f"{rule}; use --no-memory or --corrector-anchor above 0")
+    free = settings.corrector_loss == "ce" and not is_cosine(model)
+    if strategy.corrects and settings.memory and free:
+        rule = "cross-entropy lets all embeddings of a dot-product model shift together"
+        raise InputError(f"{rule}, so residuals cannot be kept: use --no-memory, or another loss")
     if settings.refresh_schedule is not None:
         Schedule.parse(settings.refresh_schedule)
         if settings.refresh_every is not None:
