@@ -31,7 +31,6 @@ class NearestExamples:
     Args:
         miner: Whose view of the corpus to show; a miner that caches nothing has no examples.
         positives: The rows that are never a query's negatives.
-        step: Completed steps, by which a memory fades.
         k: How many targets to list for each.
     """
 
