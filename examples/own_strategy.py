@@ -1,7 +1,6 @@
 """A strategy of your own: the nearest stale targets of each query, without the very nearest.
 
-A script makes it known by `unstale.miners.register(STRATEGY)`, and trains with it by its name. A
-package announces it to the command line in its pyproject.toml:
+A script calls `unstale.miners.register(STRATEGY)`; a package announces it in pyproject.toml:
 
     [project.entry-points."unstale.strategies"]
     stale-without-first = "own_strategy:STRATEGY"
@@ -9,7 +8,7 @@ package announces it to the command line in its pyproject.toml:
 
 from torch import Tensor
 
-from unstale.miners import Miner, Queries, Stale, Strategy, View
+from unstale.miners import Miner, Queries, Ranked, Stale, Strategy, View
 
 
 class WithoutFirst(Miner):
@@ -26,6 +25,10 @@ class WithoutFirst(Miner):
     def view(self, rows: Tensor, step: int) -> View:
         """Show the stale embeddings."""
         return self.stale.view(rows, step)
+
+    def ranked(self, queries: Tensor, k: int, step: int) -> Ranked:
+        """Rank the corpus by them, for the freshness meter."""
+        return self.stale.ranked(queries, k, step)
 
 
 STRATEGY = Strategy(

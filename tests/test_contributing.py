@@ -169,7 +169,7 @@ def identifiers(file: str) -> set[str]:
 
 def test_a_setting_is_named_where_it_is_declared_and_where_it_is_used() -> None:
     names = {f.name for kind in (TrainSettings, RagSettings) for f in fields(kind)} - EVERYDAY
-    assert "corrector_anchor" in names
+    assert "corrector_weight" in names
     where: dict[str, list[str]] = {name: [] for name in names}
     for file in FILES:
         if file.startswith(ALGORITHMS) and file != "rag/settings.py":

@@ -179,15 +179,16 @@ class EvaluationSettings:
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
-        probe_queries: Queries of the freshness meter's probe.
-        probe_targets: Targets of the freshness meter's probe, encoded at each reading.
+        probe_queries: Training queries for which the freshness meter estimates how much of the true
+            top 10 the cached embeddings find. Fewer are used if --probe-targets is too low.
+        probe_targets: The most targets that the freshness meter encodes at each reading.
     """
 
     eval_split: str = "test"
     eval_steps: int = setting(0, least=0, changeable=True)
     meter_steps: int | None = setting(None, least=1)
     probe_queries: int = setting(64, least=1)
-    probe_targets: int = setting(512, least=1)
+    probe_targets: int = setting(1536, least=1)
 
 
 @dataclass(frozen=True)

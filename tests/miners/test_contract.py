@@ -1,10 +1,13 @@
 """One contract for every strategy in the registry."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from tests.materials import encoded_rows, small_materials, small_miner, small_negatives
 
+from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
 from unstale.miners import Embedded, Filters, Miner, Queries, find_strategy, strategies
@@ -136,6 +139,39 @@ def test_view_shows_what_is_searched(name: str) -> None:
     assert view is not None
     assert torch.equal(view.stale, made.cache[torch.tensor([4, 2])])
     assert (view.corrected is not None) == (name in CORRECTORS | {"dynnibal"})
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_ranks_the_whole_corpus_by_each_view_and_changes_nothing(
+    name: str, mapped: bool, tmp_path: Path
+) -> None:
+    made = small_materials()
+    if mapped and find_strategy(name).cache != "rewritten":  # those must be in memory
+        made = small_materials(buffer=on_disk(made.buffer, tmp_path))
+    miner = find_strategy(name).build(made)
+    with torch.no_grad():
+        for weight in miner.parameters():  # from the identity to something
+            weight.add_(0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    queries = batch()
+    miner.loss(queries, torch.ones(9, D), torch.arange(9), None)  # writes to a memory
+    before, state = miner.mine(queries, K), torch.get_rng_state()
+    ranked, view = miner.ranked(queries.vectors, 20, 5), miner.view(torch.arange(N), 5)
+    assert (ranked is None) == (view is None)
+    assert torch.equal(miner.mine(queries, K), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    if ranked is None or view is None:
+        return
+    for rows, vectors in zip(ranked, view[:2], strict=True):
+        assert (rows is None) == (vectors is None)
+        if rows is not None:
+            assert torch.equal(rows, (queries.vectors @ vectors.T).topk(20).indices)
+
+
+def on_disk(buffer: TargetBuffer, folder: Path) -> TargetBuffer:
+    """Write a buffer to a file that is mapped, as `--mapped` leaves it."""
+    data = np.memmap(folder / "buffer", np.float32, "w+", shape=(N, D))
+    data[:] = buffer[torch.arange(N)].numpy()
+    return TargetBuffer([torch.from_numpy(data)], mapped=True)
 
 
 def test_too_many_for_the_corpus_is_an_error(name: str) -> None:

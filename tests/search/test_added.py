@@ -69,7 +69,7 @@ def test_miners_name_their_searches_and_the_tensors_with_a_row_for_each_target()
     corrected = Corrected(buffer(), Corrector(4, (8,)), memory=memory)
     refreshed = Refreshed(buffer(), Schedule([]), below=0.5)
     expected: list[tuple[Miner, dict[str, int]]] = [
-        (corrected, {"memory.residual": 24, "memory.written": 24}),
+        (corrected, {"memory.residual": 24, "memory.known": 24}),
         (refreshed, {"vectors": 0}),
     ]
     for miner, names in expected:

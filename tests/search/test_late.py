@@ -36,7 +36,7 @@ def test_hardly_any_of_the_best_are_lost(mode: str, promise: float, k: int) -> N
     n, d, steps = 3000, 32, 40
     _, stale, network = clustered(n, d, seed=0)
     memory = ResidualMemory(n, d)
-    memory.write(torch.arange(n)[::2], 0.5 * normalize(torch.randn(n // 2, d)))
+    memory.write(torch.arange(n)[::2], 0.43 * normalize(torch.randn(n // 2, d)))
     search = MODES[mode](TargetBuffer([stale]), network)
     held, forgotten = [], []
     for step in range(steps):

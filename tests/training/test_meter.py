@@ -8,10 +8,11 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
-from unstale.encoders.embed import embed_targets
+from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.miners import Corrected, Queries, Stale
 from unstale.miners.in_batch import InBatch
+from unstale.search.best import agreement
 from unstale.training.meter import Meter
 
 
@@ -21,18 +22,23 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     tokens = target_tokens(static_model, dataset, progress=False)
     buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
     meter = Meter(dataset, dataset.split("train").pairs, tokens, scale=20.0, queries=16, targets=60)
-    assert len(set(meter.rows.tolist())) == 60
     miner = Corrected(buffer, Corrector(16, (8,)))
-    fresh = meter.read(static_model, miner, 0, 0)
-    assert fresh is not None
+    state = torch.get_rng_state()
+    first = meter.read(static_model, miner, 0, 0)
+    assert first is not None
+    assert 20 <= first.encoded <= 60
+    assert torch.equal(torch.get_rng_state(), state)
+    fresh = first.freshness
     assert fresh.cosine_stale == pytest.approx(1, abs=1e-5)
     assert fresh.kl_stale == pytest.approx(0, abs=1e-5)
-    assert fresh.overlap_stale == fresh.overlap_corrected == 1
+    assert fresh.overlap_stale == pytest.approx(1, abs=1e-6)
+    assert fresh.overlap_corrected == pytest.approx(1, abs=1e-6)
     with torch.no_grad():
         weight = static_model[0].embedding.weight
         weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-    stale = meter.read(static_model, miner, 5, 4)
-    assert stale is not None
+    second = meter.read(static_model, miner, 5, 4)
+    assert second is not None
+    stale = second.freshness
     assert stale.cosine_stale < 0.9
     assert stale.kl_stale > 0.1
     assert stale.overlap_stale < 0.9
@@ -40,9 +46,37 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     assert meter.read(static_model, InBatch(), 5, 4) is None
     only_stale = meter.read(static_model, Stale(buffer), 5, 4)
     assert only_stale is not None
-    assert only_stale.kl_corrected is None
-    assert "freshness/kl_corrected" not in only_stale.logs()
-    assert only_stale.logs()["freshness/kl_stale"] == stale.kl_stale
+    assert only_stale.freshness.kl_corrected is None
+    logs = only_stale.freshness.logs()
+    assert "freshness/kl_corrected" not in logs
+    # h is still the identity, so that both miners rank and encode the same.
+    assert logs["freshness/kl_stale"] == pytest.approx(stale.kl_stale)
+    assert logs["freshness/overlap_stale"] == pytest.approx(stale.overlap_stale)
+
+
+def test_with_targets_enough_it_reads_the_overlap_of_the_whole_corpus(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    tokens = target_tokens(static_model, dataset, progress=False)
+    buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
+    pairs = dataset.split("train").pairs
+    meter = Meter(dataset, pairs, tokens, scale=20.0, queries=16, targets=120)
+    with torch.no_grad():
+        weight = static_model[0].embedding.weight
+        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+        miner = Corrected(buffer, Corrector(16, (8,)))
+        for layer in miner.network.layers:
+            layer.weight.add_(torch.randn(layer.weight.shape))
+        reading = meter.read(static_model, miner, 5, 4)
+        queries = embed_queries(static_model, meter.texts)
+        true = queries @ embed_targets(static_model, tokens, np.arange(120)).T
+        view = miner.view(torch.arange(120), 4)
+    assert reading is not None
+    assert reading.encoded == 120
+    found = reading.freshness.overlap_stale, reading.freshness.overlap_corrected
+    wanted = [agreement(true.topk(10).indices, (queries @ v.T).topk(10).indices) for v in view[:2]]
+    assert found == pytest.approx(wanted)
+    assert wanted[0] != wanted[1]
 
 
 def test_on_known_drift_the_corrector_lowers_kl_and_mines_more_of_the_true_top_k() -> None:

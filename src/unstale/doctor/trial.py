@@ -64,7 +64,6 @@ def run_trial(
         steps=steps or _PILOT,
         trainer={"lr_scheduler_type": "constant"},
         eval_split=PROBE,
-        probe_queries=128,
         probe_targets=2048,
     )
     common.check(part, model)

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from unstale.miners.corrected import Corrected
 from unstale.miners.filters import FalseNegatives
-from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, View
+from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, Ranked, View
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.offline import MinedSplit, mine_split, with_negatives
 from unstale.miners.schedule import Schedule
@@ -36,6 +36,7 @@ __all__ = [
     "NegativeCounts",
     "Negatives",
     "Queries",
+    "Ranked",
     "Schedule",
     "Stale",
     "Strategy",

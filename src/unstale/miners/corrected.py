@@ -12,7 +12,7 @@ from unstale.buffer.sharded import Buffer
 from unstale.corrector.losses import LOSSES
 from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
-from unstale.miners.miner import Freshness, Miner, Queries, View
+from unstale.miners.miner import Freshness, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale, added_to
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
 from unstale.search.auto import make_search
@@ -108,6 +108,19 @@ class Corrected(Miner):
         if self.memory is not None:
             corrected = corrected + self.memory.read(rows)
         return View(stale, corrected, bool(self.trusted))
+
+    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+        """Find the k best targets of the stale and of the corrected view, each by a full scan.
+
+        Not by the miner's own search, which may cover a part of the corpus and learns from what it
+        is asked.
+        """
+        stale = self._stale.ranked(queries, k, step).stale
+        nobody = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
+        asked = Queries(queries, nobody, nobody[:, None] - 1, step)
+        scan = search_in_place(self.buffer, lambda part: Exact(part, self.network))
+        added = added_to(asked, None, self.memory)
+        return Ranked(stale, scan.top_k(queries, k, added=added).rows)
 
     def searches(self) -> list[Search]:
         """List the search of h(B)."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.miners.exhaustive import Refreshed
-from unstale.miners.miner import Embed, Embedded, Miner, Queries, View
+from unstale.miners.miner import Embed, Embedded, Miner, Queries, Ranked, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
@@ -72,6 +72,11 @@ class Dynnibal(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
+
+    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+        """Find the k best targets by the last full refresh, and by the regressed buffer."""
+        moved = self.searched.ranked(queries, k, step)
+        return Ranked(self.base.ranked(queries, k, step).stale, moved.stale)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

@@ -3,11 +3,11 @@
 from typing import final
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
-from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, View
+from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Strategy
@@ -21,7 +21,7 @@ class Refreshed(Miner):
     """Search B, and run the encoder on all of it on a schedule, or when it is found stale.
 
     A schedule spends as much on an encoder that hardly moves as on one that runs away; a reading
-    of the meter costs a few hundred targets.
+    of the meter costs some 1,500 targets.
 
     Args:
         buffer: The stale embeddings, in memory: they are replaced.
@@ -61,6 +61,10 @@ class Refreshed(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the embeddings of the last refresh."""
         return self.stale.view(rows, step)
+
+    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+        """Find the k best targets by the embeddings of the last refresh."""
+        return self.stale.ranked(queries, k, step)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

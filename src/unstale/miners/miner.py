@@ -47,6 +47,19 @@ class View(NamedTuple):
 
 
 @final
+class Ranked(NamedTuple):
+    """The targets that a miner's views of the whole corpus rank first for some queries."""
+
+    stale: Int[Tensor, "q m"]
+    corrected: Int[Tensor, "q m"] | None = None
+
+    @property
+    def lists(self) -> list[Int[Tensor, "q m"]]:
+        """List the rows of each view."""
+        return [self.stale] if self.corrected is None else [self.stale, self.corrected]
+
+
+@final
 class Dropped(NamedTuple):
     """What filters kept out of the targets mined for a batch."""
 
@@ -70,12 +83,14 @@ class Mined(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Freshness:
-    """One reading: the cached view of the probe against the encoder as it is now.
+    """One reading: the cached views of the corpus against the encoder as it is now.
 
-    `cosine` is the mean cosine of cached and true embeddings (1 is fresh), `kl` is KL(P || P') of
-    the softmaxes over the probe's targets (0 is fresh), `overlap` the share of the true top-k
-    that the cached view finds (1 is fresh). A cosine can mislead for a corrector trained by
-    cross-entropy, which is free to shift all targets by a common vector; the other two cannot.
+    `overlap` is the share of the true top 10 over the whole corpus that the cached view finds (1 is
+    fresh), estimated from the few targets that the meter encodes. `cosine` is the mean cosine of
+    their cached and true embeddings (1 is fresh), `kl` is KL(P || P') of the softmaxes over them (0
+    is fresh); both are of targets near the queries, where more goes wrong than among all. A cosine
+    can mislead for a corrector trained by cross-entropy, which is free to shift all targets by a
+    common vector; the other two cannot.
     """
 
     step: int
@@ -124,6 +139,13 @@ class Miner(nn.Module, ABC):
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:
         """Show how the miner sees some targets after `step` steps; None if it caches nothing."""
+        return None
+
+    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked | None:
+        """Find the k best targets in each of its views, exactly; None if it caches nothing.
+
+        `view` shows the same views. It changes nothing: neither a search nor a random draw.
+        """
         return None
 
     def searches(self) -> list[Search]:

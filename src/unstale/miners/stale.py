@@ -2,12 +2,12 @@
 
 from typing import final
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import ResidualMemory
-from unstale.miners.miner import Miner, Queries, View
+from unstale.miners.miner import Miner, Queries, Ranked, View
 from unstale.miners.strategy import Strategy
 from unstale.search.added import Added
 from unstale.search.exact import Exact
@@ -37,6 +37,10 @@ class Stale(Miner):
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the stale embeddings."""
         return View(self.buffer[rows])
+
+    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+        """Find the k best targets of the buffer."""
+        return Ranked(self.search.top_k(queries, k).rows)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

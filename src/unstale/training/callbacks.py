@@ -98,13 +98,13 @@ class Steps(TrainerCallback):
         reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step, record.step)
         counters.metering_seconds += time.perf_counter() - began
         if reading is not None:
-            counters.targets_probed += len(self.meter.rows)
-            record.freshness.append(reading)
+            counters.targets_probed += reading.encoded
+            record.freshness.append(reading.freshness)
             found = search_readings(self.algorithm.miner) if step else {}
             if found:
                 record.search.append({"step": step, **found})
-            self.log(reading.logs() | {f"search/{k}": v for k, v in found.items()})
-            self.algorithm.miner.observe(reading)
+            self.log(reading.freshness.logs() | {f"search/{k}": v for k, v in found.items()})
+            self.algorithm.miner.observe(reading.freshness)
 
 
 @final

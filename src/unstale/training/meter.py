@@ -1,6 +1,6 @@
 """The freshness meter: how stale is what the miner sees, and how much does correction mend?"""
 
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -12,23 +12,41 @@ from torch.nn import functional
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
-from unstale.encoders.embed import embed_queries, embed_targets
-from unstale.miners.miner import Freshness, Miner
+from unstale.distributed import broadcast
+from unstale.encoders.embed import embed_queries, embed_together
+from unstale.miners.miner import Freshness, Miner, View
+from unstale.training.estimate import estimate_overlaps
+from unstale.training.probe import DEPTH, SAMPLE, Pool, choose
+
+_CHUNK = 8192  # targets whose views are held at once
+
+
+@final
+class Reading(NamedTuple):
+    """A reading, and how many targets were encoded for it."""
+
+    freshness: Freshness
+    encoded: int
 
 
 @final
 class Meter:
-    """Read the freshness of a fixed probe: some queries, their positives and other targets.
+    """Read how fresh a miner's view of the whole corpus is, for a fixed probe of queries.
+
+    Each reading encodes few targets: the first k of every query in the stale and in the corrected
+    view, and a sample of what both rank next. From their fresh scores it estimates how much of the
+    true top k over the whole corpus each view holds. The other measures are means over what was
+    encoded, which is near the queries. Nothing it draws comes from the training's random numbers.
 
     Args:
         dataset: The corpus and the queries.
-        pairs: (query row, target row) to draw from; -1 for a query without a known positive.
+        pairs: (query row, target row) to draw queries from.
         tokens: The targets' tokens by row.
         scale: The paper's beta.
-        queries: How many queries.
-        targets: How many targets.
+        queries: Number of queries; fewer are used if `targets` does not suffice for all.
+        targets: The most targets to encode, but at least the first k of one query in each view.
         k: The overlap is that of the top k.
-        seed: Of the draw.
+        seed: Seed of the draws.
     """
 
     def __init__(
@@ -39,20 +57,19 @@ class Meter:
         *,
         scale: float,
         queries: int = 64,
-        targets: int = 512,
+        targets: int = 1536,
         k: int = 10,
         seed: int = 0,
     ) -> None:
         random = np.random.default_rng(seed)
         chosen = pairs[random.permutation(len(pairs))[:queries]]
-        others = random.permutation(len(dataset.targets))
-        known = chosen[chosen[:, 1] >= 0, 1]
-        rows = np.concatenate([known, others])
-        first = np.sort(np.unique(rows, return_index=True)[1])  # distinct, positives first
-        self.rows: Int[ndarray, " n"] = rows[first][: max(targets, len(known))]
         self.texts = dataset.queries.take(chosen[:, 0])
-        self.k = min(k, len(self.rows))
+        self.size = len(dataset.targets)
+        self.targets = targets
+        self.k = min(k, self.size)
         self.scale = scale
+        self.seed = seed
+        self._sample = torch.from_numpy(random.permutation(self.size)[:SAMPLE])
         self._tokens = tokens
 
     @torch.no_grad()
@@ -63,41 +80,69 @@ class Meter:
         step: int,
         mined_at: int,
         scale: float | None = None,
-    ) -> Freshness | None:
-        """Compare the miner's view of the probe with the encoder's; None if it caches nothing.
+    ) -> Reading | None:
+        """Compare the miner's views of the corpus with the encoder; None if it caches nothing.
+
+        All processes must read at the same time; each encodes its share.
 
         Args:
             model: The encoder as it is now.
-            miner: Whose view to compare.
+            miner: The miner whose views to compare.
             step: Completed steps, for the record.
             mined_at: The step at which the miner last chose targets.
             scale: The paper's beta now, if it is learnt.
         """
-        view = miner.view(torch.from_numpy(self.rows).to(model.device), mined_at)
-        if view is None:
+        queries = embed_queries(model, self.texts).to(model.device)
+        broadcast([queries])
+        ranked = miner.ranked(queries, min(DEPTH, self.size), mined_at)
+        if ranked is None:
             return None
-        queries = embed_queries(model, self.texts)
-        true = embed_targets(model, self._tokens, self.rows)
-        scale = scale or self.scale
-        stale = self._compare(queries, true, view.stale.cpu(), scale)
-        corrected: tuple[float | None, ...] = (None, None, None)
-        if view.corrected is not None:
-            corrected = self._compare(queries, true, view.corrected.cpu(), scale)
-        values = [v for pair in zip(stale, corrected, strict=True) for v in pair]
-        return Freshness(step, *values)  # type: ignore[arg-type]
+        pool = Pool.of(ranked.lists, self._sample.to(model.device), self.size)
+        views = self._scores(queries, miner, pool, mined_at)
+        chosen = choose(views, pool.weight, self.k, self.targets, self.seed)
+        rows = pool.rows[chosen.places]
+        fresh = embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
+        overlaps = estimate_overlaps(views, pool.weight, chosen, queries @ fresh.T, self.k)
+        view = miner.view(rows, mined_at)
+        assert view is not None
+        compared = [
+            (*_compare(queries[: chosen.queries], fresh, cached, scale or self.scale), overlap)
+            for cached, overlap in zip(_parts(view), overlaps, strict=True)
+        ]
+        return Reading(_freshness(step, compared), len(rows))
 
-    def _compare(
-        self,
-        queries: Float[Tensor, "q d"],
-        true: Float[Tensor, "n d"],
-        cached: Float[Tensor, "n d"],
-        scale: float,
-    ) -> tuple[float, float, float]:
-        cosine = functional.cosine_similarity(true, cached).mean()
-        scores, guess = queries @ true.T, queries @ cached.T
-        log_p = torch.log_softmax(scale * scores, dim=1)
-        log_q = torch.log_softmax(scale * guess, dim=1)
-        kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
-        best, found = scores.topk(self.k).indices, guess.topk(self.k).indices
-        overlap = (best[:, :, None] == found[:, None, :]).any(dim=2).float().mean()
-        return float(cosine), float(kl), float(overlap)
+    def _scores(
+        self, queries: Float[Tensor, "q d"], miner: Miner, pool: Pool, step: int
+    ) -> list[Float[Tensor, "q u"]]:
+        """Score the pool's targets as the miner sees them, in each of its views."""
+        chunks: list[list[Tensor]] = []
+        for rows in pool.rows.split(_CHUNK):
+            view = miner.view(rows, step)
+            assert view is not None
+            chunks.append([queries @ cached.T for cached in _parts(view)])
+        scores = [torch.cat(part, dim=1) for part in zip(*chunks, strict=True)]
+        broadcast(scores)  # the last bit may differ between machines, and all must choose alike
+        return scores
+
+
+def _parts(view: View) -> list[Float[Tensor, "n d"]]:
+    return [view.stale] if view.corrected is None else [view.stale, view.corrected]
+
+
+def _compare(
+    queries: Float[Tensor, "q d"],
+    fresh: Float[Tensor, "n d"],
+    cached: Float[Tensor, "n d"],
+    scale: float,
+) -> tuple[float, float]:
+    """Return the mean cosine, and the mean KL of the queries' softmaxes over these targets."""
+    cosine = functional.cosine_similarity(fresh, cached).mean()
+    log_p = torch.log_softmax(scale * queries @ fresh.T, dim=1)
+    log_q = torch.log_softmax(scale * queries @ cached.T, dim=1)
+    kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean()
+    return float(cosine), float(kl)
+
+
+def _freshness(step: int, compared: list[tuple[float, float, float]]) -> Freshness:
+    stale, corrected = compared[0], compared[1] if len(compared) > 1 else (None, None, None)
+    return Freshness(step, *(v for pair in zip(stale, corrected, strict=True) for v in pair))  # type: ignore[arg-type]
