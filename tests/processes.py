@@ -65,7 +65,7 @@ def watching(trainer: type) -> Iterator[tuple[list[float], dict[str, torch.Tenso
 
     def clipping(self: Any, wrapped: torch.nn.Module) -> object:
         if not first:
-            algorithm = getattr(self, "algorithm", None) or self.fresh_loss
+            algorithm = self.algorithm
             for name, p in algorithm.named_parameters():
                 if p.grad is not None:
                     first[name] = p.grad.clone()

@@ -182,14 +182,14 @@ _LOST = """
 import sys
 import unstale.training.prepare as prepare
 from unstale.cli.main import main
-opened = prepare.open_or_embed
-def losing(model, tokens, made_by, reused, folder, *args, **kwargs):
-    buffer = opened(model, tokens, made_by, reused, folder, *args, **kwargs)
+embed = prepare.embed_corpus
+def losing(model, tokens, folder, *args, **kwargs):
+    buffer = embed(model, tokens, folder, *args, **kwargs)
     for shard in folder.glob("shard-*"):
         with shard.open("r+b") as file:
             file.truncate(0)
     return buffer
-prepare.open_or_embed = losing
+prepare.embed_corpus = losing
 sys.exit(main())
 """
 

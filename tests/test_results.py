@@ -62,12 +62,13 @@ TRAIN = BOTH | {
     "corrector_worse_at": [10],
     "examples": [EXAMPLE],
 }
+ANSWER = {"question": "who", "answer": "me", "gold": ["me", "I"]}
 RAG = BOTH | {
     "gold_questions": 5,
     "reader_inputs": 60,
     "reader_truncated": 2,
     "examples": [],
-    "answers": [{"question": "who", "answer": "me", "gold": ["me", "I"]}],
+    "answers": [ANSWER],
 }
 EVALUATE = COUNTS | {
     "strategy": "none",
@@ -138,12 +139,18 @@ def test_training_takes_the_total_where_nothing_else_is_known() -> None:
     ("change", "rule"),
     [
         ({"strategy": 3}, "`strategy` must be a string, got 3"),
-        ({"metrics": [1]}, "`metrics` must be an object of numbers, got [1]"),
+        ({"metrics": [1]}, "`metrics` must be an object, got [1]"),
         ({"initial_metrics": {"f1": "x"}}, "`initial_metrics` must be numbers, got 'x' for 'f1'"),
-        ({"searched": 5}, "`searched` must be a list of objects, got 5"),
-        ({"answers": [{"gold": "me"}]}, "number 1: `gold` must be a list of texts, got 'me'"),
+        ({"searched": 5}, "`searched` must be a list, got 5"),
+        (
+            {"answers": [{"question": "q", "answer": "a", "gold": "me"}]},
+            "number 1: `gold` must be a list, got 'me'",
+        ),
         ({"examples": [EXAMPLE, {"query": 1}]}, "number 2: `query` must be a string, got 1"),
-        ({"examples": [EXAMPLE | {"stale": [{"text": "t"}]}]}, "`stale` needs rows, got None"),
+        (
+            {"examples": [EXAMPLE | {"stale": [{"text": "t"}]}]},
+            "`stale`, number 1: `row` must be a number, got None",
+        ),
     ],
 )
 def test_an_entry_that_breaks_a_rule_is_named(change: dict[str, Any], rule: str) -> None:
@@ -153,7 +160,7 @@ def test_an_entry_that_breaks_a_rule_is_named(change: dict[str, Any], rule: str)
 
 
 def test_only_an_object_is_an_entry() -> None:
-    with pytest.raises(InputError, match=r"here: must be an object, got \[\]"):
+    with pytest.raises(InputError, match=r"here must be an object, got \[\]"):
         RunResult.from_json([], "here")
 
 

@@ -61,11 +61,7 @@ def ensure_bfloat16() -> None:
 
 @cache
 def killed_by(limit: str) -> str | None:
-    """Run bfloat16 in a process of its own; return the signal that killed it, or None.
-
-    Args:
-        limit: The largest instruction set that oneDNN may use there; empty for no limit.
-    """
+    """Run bfloat16 in a process of its own; return the signal that killed it, or None."""
     environment = os.environ | ({VARIABLE: limit} if limit else {})
     probe = [sys.executable, "-P", "-c", _PROGRAM]  # -P: the working directory may hold a torch.py
     code = subprocess.run(probe, env=environment, capture_output=True, check=False).returncode

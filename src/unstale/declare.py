@@ -19,22 +19,15 @@ def setting(
     most: int | float | None = None,
     changeable: bool = False,
     local: bool = False,
-    reads: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401
     """Declare a setting's default and the values that it may have.
 
     Args:
-        default: The default value.
-        least: The smallest value allowed.
-        above: A bound that the value must exceed.
-        most: The largest value allowed.
         changeable: Whether a resumed run may have another value: its results do not depend on it.
         local: Whether it concerns one machine only, so that reports leave it out.
-        reads: Other settings that it uses, when it is on.
     """
     rules = {"least": least, "above": above, "most": most}
-    marks = {"changeable": changeable, "local": local, "reads": reads}
-    return field(default=default, metadata=rules | marks)
+    return field(default=default, metadata=rules | {"changeable": changeable, "local": local})
 
 
 def taken_from(kind: type[S], other: Any) -> S:  # noqa: ANN401 - has the settings of `kind`, and more
@@ -74,12 +67,7 @@ def check_bounds(
     settings: Any,  # noqa: ANN401 - any dataclass of settings
     named: Callable[[str], str] = flag,
 ) -> None:
-    """Refuse a setting outside the values that its declaration allows.
-
-    Args:
-        settings: The settings.
-        named: Returns what a user calls a setting.
-    """
+    """Refuse a setting outside the values that its declaration allows."""
     hints = get_type_hints(type(settings))
     for declared in fields(settings):
         value, hint = getattr(settings, declared.name), hints[declared.name]

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import torch
 
+from unstale.errors import InputError
+
 
 def free_memory(device: torch.device) -> int | None:
     """Return the bytes that are free on a device, or None where that is unknown.
@@ -20,6 +22,13 @@ def free_memory(device: torch.device) -> int | None:
 
     limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
     return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - taken))
+
+
+def check_fits(what: str, size: int, device: torch.device, way: str) -> None:
+    """Refuse what needs more bytes than are free on a device, and name a way out."""
+    free = free_memory(device)
+    if free is not None and size > free:
+        raise InputError(f"{what} needs {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free; {way}")
 
 
 def _bytes(path: str, name: str) -> int | None:

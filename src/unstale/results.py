@@ -2,17 +2,19 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, final
+from types import NoneType
+from typing import Any, TypeVar, final, get_args, get_origin
 
 from unstale.errors import InputError
 from unstale.files import write_json
 
 RESULTS = "results.json"
 JsonObject = dict[str, Any]
+V = TypeVar("V")
 
 
 @final
@@ -135,14 +137,8 @@ class RunResult:
 
         What should be a number and is none counts as absent.
         """
-        if not isinstance(value, dict):
-            raise InputError(f"{where}: must be an object, got {short(value)}")
-        values: JsonObject = {}
-        for f in fields(cls):
-            found, read = value.get(f.name), _BY_NAME.get(f.name) or _BY_TYPE[f.type]
-            if found is not None or f.name in ("strategy", "metrics"):  # the others have defaults
-                values[f.name] = read(found, f"{where}: `{f.name}`")
-        return cls(**values)
+        result: RunResult = _read(cls, value, where)
+        return result
 
 
 def write_results(
@@ -180,94 +176,54 @@ def number(value: object) -> float | None:
         return None
 
 
-def _count(value: object) -> int | None:
-    found = number(value)
-    return None if found is None else int(found)
+def _read(kind: Any, value: object, where: str) -> Any:  # noqa: ANN401 - of the given type
+    """Read a JSON value as a type; None for what should be a number and is none."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in (int, float):
+        found = number(value)
+        return None if found is None else kind(found)
+    if NoneType in inner:
+        return None if value is None else _read(inner[0], value, where)
+    if kind is str:
+        return _checked(str, value, f"{where} must be a string")
+    if origin is Sequence:
+        items = enumerate(_checked(list, value, f"{where} must be a list"), 1)
+        read = [_read(inner[0], item, f"{where}, number {i}") for i, item in items]
+        return [item for item in read if item is not None]
+    entries = _checked(dict, value, f"{where} must be an object")
+    if is_dataclass(kind):
+        return _read_fields(kind, entries, where)
+    if origin is Mapping:
+        named = {str(key): _read(inner[1], v, where) for key, v in entries.items()}
+        return {key: v for key, v in named.items() if v is not None}
+    return entries
 
 
-def _finite(value: object) -> dict[str, float]:
-    items = value.items() if isinstance(value, dict) else ()
-    return {str(key): found for key, v in items if (found := number(v)) is not None}
+def _read_fields(kind: Any, entries: JsonObject, where: str) -> Any:  # noqa: ANN401
+    values: JsonObject = {}
+    for f in fields(kind):
+        found: Any = entries.get(f.name)
+        place = f"{where}: `{f.name}`"
+        optional = f.default is not MISSING or f.default_factory is not MISSING
+        if found is None and optional:
+            continue
+        read = _read(f.type, found, place)
+        if f.name.endswith("metrics"):
+            for name in found.keys() - read.keys():
+                raise InputError(f"{place} must be numbers, got {short(found[name])} for {name!r}")
+        if read is not None or NoneType in get_args(f.type):
+            values[f.name] = read
+        elif not optional:
+            raise InputError(f"{place} must be a number, got {short(found)}")
+    return kind(**values)
 
 
-def _counts(value: object) -> dict[str, int]:
-    return {key: int(found) for key, found in _finite(value).items()}
-
-
-def _steps(values: object) -> list[int]:
-    found = values if isinstance(values, list) else []
-    return [step for value in found if (step := _count(value)) is not None]
-
-
-def _metrics(value: object, where: str) -> dict[str, float]:
-    if not isinstance(value, dict):
-        raise InputError(f"{where} must be an object of numbers, got {short(value)}")
-    for name, v in value.items():
-        if number(v) is None:
-            raise InputError(f"{where} must be numbers, got {short(v)} for {name!r}")
-    return _finite(value)
-
-
-def _string(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{where} must be a string, got {short(value)}")
+def _checked(kind: type[V], value: object, rule: str) -> V:
+    if not isinstance(value, kind):
+        raise InputError(f"{rule}, got {short(value)}")
     return value
-
-
-def _objects(value: object, where: str) -> list[JsonObject]:
-    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise InputError(f"{where} must be a list of objects, got {short(value)}")
-    return value
-
-
-def _each(read: Callable[[JsonObject, str], Any]) -> Callable[[object, str], list[Any]]:
-    return lambda values, where: [
-        read(value, f"{where}, number {i}") for i, value in enumerate(_objects(values, where), 1)
-    ]
-
-
-def _example(value: JsonObject, where: str) -> ExampleQuery:
-    views = {}
-    for view in ("true", "stale", "corrected"):
-        place = f"{where}: `{view}`"
-        views[view] = [_target(target, place) for target in _objects(value.get(view) or [], place)]
-    query, label = _string(value.get("query"), f"{where}: `query`"), value.get("label")
-    known = _target(label, f"{where}: `label`") if isinstance(label, dict) else None
-    return ExampleQuery(query, known, **views)
-
-
-def _target(value: JsonObject, where: str) -> ListedTarget:
-    if (row := _count(value.get("row"))) is None:
-        raise InputError(f"{where} needs rows, got {short(value.get('row'))}")
-    text = _string(value.get("text"), f"{where}: `text`")
-    return ListedTarget(row, text, number(value.get("score")), _count(value.get("true_rank")))
-
-
-def _answer(value: JsonObject, where: str) -> AnsweredQuestion:
-    if not isinstance(gold := value.get("gold"), list):
-        raise InputError(f"{where}: `gold` must be a list of texts, got {short(gold)}")
-    question, answer = (_string(value.get(k), f"{where}: `{k}`") for k in ("question", "answer"))
-    return AnsweredQuestion(question, answer, [_string(text, f"{where}: `gold`") for text in gold])
 
 
 # Keys that are written as null where they have no value, and keys of a trained run only.
 _NULLABLE = {"seed", "search", "steps_per_second"}
 _TRAINED = {"search", "candidates_dropped", "searched", "curve", "examples"}
-# How a field's value is read: by its name, or else by its type.
-_BY_NAME = {"metrics": _metrics, "initial_metrics": _metrics}
-_BY_TYPE: dict[object, Callable[[Any, str], Any]] = {
-    str: _string,
-    str | None: lambda value, _: value if isinstance(value, str) else None,
-    int: lambda value, _: _count(value) or 0,
-    int | None: lambda value, _: _count(value),
-    float | None: lambda value, _: number(value),
-    Mapping[str, float]: lambda value, _: _finite(value),
-    Mapping[str, float] | None: lambda value, _: _finite(value),
-    Mapping[str, int]: lambda value, _: _counts(value),
-    Mapping[str, int] | None: lambda value, _: _counts(value),
-    Mapping[str, Any] | None: lambda value, _: value if isinstance(value, dict) else None,
-    Sequence[int] | None: lambda value, _: _steps(value),
-    Sequence[JsonObject]: _objects,
-    Sequence[ExampleQuery]: _each(_example),
-    Sequence[AnsweredQuestion] | None: _each(_answer),
-}

@@ -68,7 +68,6 @@ class NegativeSettings:
             the whole batch at once.
         matryoshka_dims: Also train the first N dimensions as embeddings of their own, e.g.
             [256,128,64].
-        learn_scale: Train the scale too, with the corrector's learning rate.
     """
 
     hard_negatives: int | None = setting(None, least=0)
@@ -78,7 +77,6 @@ class NegativeSettings:
     share_candidates: bool = True
     mini_batch_size: int = setting(0, least=0)
     matryoshka_dims: Sequence[int] = ()
-    learn_scale: bool = setting(False, reads=("corrector_lr",))
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class SearchSettings:
         sampling: Take the top-k targets, or sample from the softmax with Gumbel noise.
         search: How corrected embeddings are searched. exact scores every target. rolling is as
             fast as searching stale embeddings and nearly exact. ivf scans only the most promising
-            cells, for millions of targets (needs faiss). auto chooses by size and memory.
+            cells, for millions of targets (needs faiss). auto chooses by the number of operations.
         buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
             must be the same.
         dtype: Precision of the embedded corpus. Metrics before training are measured with it.
@@ -277,8 +275,7 @@ class FilterSettings:
     Args:
         filters: Rules by score and by rank.
         cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
-            name of a sentence-transformers cross-encoder. Its scores are kept in the cache
-            folder, so that no pair is scored twice.
+            name of a sentence-transformers cross-encoder. It scores no pair twice in a run.
     """
 
     filters: Filters = field(default_factory=Filters)

@@ -127,7 +127,7 @@ def test_a_t5_encoder_with_prompts_and_dot_products(stock, tmp_path: Path) -> No
         seen.add((kw.get("task"), kw.get("prompt"))) or plain(texts, **kw)
     )
     fresh, trainer = stock(model, options={"hard_negatives": 3})
-    assert fresh.loss.algorithm.scale() == 1.0
+    assert fresh.loss.algorithm.scale == 1.0
     before = weights(model)
     trainer.train()
     assert ("query", "question: ") in seen

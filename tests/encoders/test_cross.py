@@ -1,4 +1,4 @@
-"""A cross-encoder scores a pair once, whoever asks again."""
+"""A cross-encoder scores a pair once."""
 
 from pathlib import Path
 
@@ -11,31 +11,20 @@ from unstale.encoders.cross import CrossScores
 from unstale.errors import InputError
 
 
-def test_scores_are_the_models_and_survive_the_process(
+def test_scores_are_the_models_and_a_pair_is_scored_once(
     dataset: RetrievalDataset, write_cross_encoder, tmp_path: Path
 ) -> None:
     name = str(write_cross_encoder(tmp_path / "cross"))
     queries, targets = torch.tensor([0, 0, 5, 0]), torch.tensor([7, 8, 7, 7])
-    first = CrossScores(name, dataset, device="cpu", folder=tmp_path / "cache")
+    first = CrossScores(name, dataset, device="cpu")
     found = first(queries, targets)
     texts = dataset.queries.take(queries.tolist()), dataset.targets.take(targets.tolist())
     pairs = list(zip(*texts, strict=True))
     expected = CrossEncoder(name, device="cpu").predict(pairs, convert_to_tensor=True)
     torch.testing.assert_close(found, expected)
     assert first.scored == 3  # the last pair is the first
-    again = CrossScores(name, dataset, device="cpu", folder=tmp_path / "cache")
-    assert torch.equal(again(queries, targets), found)
-    assert again.scored == 0
-
-
-def test_other_weights_have_another_cache(
-    dataset: RetrievalDataset, write_cross_encoder, tmp_path: Path
-) -> None:
-    for seed in (0, 1):
-        name = str(write_cross_encoder(tmp_path / "cross", seed=seed))
-        scores = CrossScores(name, dataset, device="cpu", folder=tmp_path / "cache")
-        scores(torch.tensor([0]), torch.tensor([7]))
-        assert scores.scored == 1
+    assert torch.equal(first(queries, targets), found)
+    assert first.scored == 3
 
 
 def test_what_cannot_rank_is_refused(

@@ -261,13 +261,16 @@ def test_one_seed_has_no_spread(results: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"metrics": None}, "run 1: `metrics` must be an object of numbers, got None"),
+        ({"metrics": None}, "run 1: `metrics` must be an object, got None"),
         ({"metrics": {"recall@10": "a"}}, "`metrics` must be numbers, got 'a' for 'recall@10'"),
         ({"strategy": 3}, "run 1: `strategy` must be a string, got 3"),
-        ({"freshness": "no"}, "run 1: `freshness` must be a list of objects, got 'no'"),
-        ({"curve": [1]}, "run 1: `curve` must be a list of objects, got [1]"),
+        ({"freshness": "no"}, "run 1: `freshness` must be a list, got 'no'"),
+        ({"curve": [1]}, "run 1: `curve`, number 1 must be an object, got 1"),
         ({"examples": [{"query": 5}]}, "`examples`, number 1: `query` must be a string, got 5"),
-        ({"examples": [{"query": "q", "true": [{"text": "t"}]}]}, "`true` needs rows, got None"),
+        (
+            {"examples": [{"query": "q", "true": [{"text": "t"}]}]},
+            "`row` must be a number, got None",
+        ),
     ],
 )
 def test_results_that_break_a_rule_name_it(
@@ -296,13 +299,13 @@ def test_the_command_writes_the_page_and_says_where(
 ) -> None:
     (tmp_path / "results.json").write_text(json.dumps(results))
     private = "output: /somewhere/private\nbuffer: /my/buffer\ndevice: cuda:1\n"
-    flags = "model: my-encoder\nsteps: 20\nmax_score: 0.95\nlearn_scale: true\n"
+    flags = "model: my-encoder\nsteps: 20\nmax_score: 0.95\nmapped: true\n"
     (tmp_path / "config.yaml").write_text(flags + private)
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"open {tmp_path / 'report.html'}\n"
     page = (tmp_path / "report.html").read_text("utf-8")
     table = dict(re.findall(r"<th scope='row'>(.*?)</th><td>(.*?)</td>", page))
-    shown = {"model": "my-encoder", "steps": "20", "max_score": "0.95", "learn_scale": "True"}
+    shown = {"model": "my-encoder", "steps": "20", "max_score": "0.95", "mapped": "True"}
     assert table == shown  # every flag but those of this machine
     assert "/somewhere/private" not in page
     (tmp_path / "config.yaml").write_text("- a list")

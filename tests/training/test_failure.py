@@ -35,10 +35,10 @@ def poison(what: str, trainer: FreshTrainer) -> None:
         tower = trainer.model[0].sub_modules["document"]
         next(tower.parameters()).data.fill_(float("nan"))
     elif what == "the corrector loss":
-        next(trainer.fresh_loss.miner.parameters()).data.fill_(float("nan"))
+        next(trainer.algorithm.miner.parameters()).data.fill_(float("nan"))
     else:  # a gradient
         weight = next(
-            (trainer.model if "encoders" in what else trainer.fresh_loss.miner).parameters()
+            (trainer.model if "encoders" in what else trainer.algorithm.miner).parameters()
         )
         weight.register_hook(lambda gradient: gradient + float("inf"))
 

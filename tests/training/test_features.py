@@ -1,6 +1,5 @@
 """What users expect of a loss: GradCache, Matryoshka, a learnt scale, given negatives, LoRA."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.training.test_algorithm1 import batch, setup, watch_mining
 
@@ -107,56 +105,18 @@ def test_matryoshka_is_the_mean_over_its_dimensions(
         setup(model, dataset, "in-batch", matryoshka_dims=(17,))
 
 
-def test_a_learnt_scale_moves_down_its_gradient(
-    static_model: SentenceTransformer, dataset: RetrievalDataset
-) -> None:
-    """d/d(log s) of the mean of -log softmax(s c) is the mean of s (E_P[c] - c of the label)."""
-    loss = setup(static_model, dataset, "in-batch", learn_scale=True)
-    features, labels = batch(static_model, dataset)
-    loss([dict(features[0])], labels)["task_loss"].backward()
-    f = embed(static_model, dict(features[0]), "query", unit=True)
-    targets = preprocess(static_model, dataset.targets.take(labels[:, 1].tolist()), "document")
-    cosines = f @ embed(static_model, targets, "document", unit=True).T
-    p = torch.softmax(20.0 * cosines, dim=1)
-    expected = (20.0 * ((p * cosines).sum(dim=1) - cosines.diagonal())).mean()
-    torch.testing.assert_close(loss.scale.log.grad, expected)
-
-
-@pytest.mark.parametrize("scale", [7.0, 35.0])
-def test_the_correctors_loss_follows_a_learnt_scale_and_does_not_move_it(
-    static_model: SentenceTransformer, dataset: RetrievalDataset, scale: float
-) -> None:
-    learnt = setup(static_model, dataset, "corrected", learn_scale=True)  # which begins at 20
-    fixed = setup(static_model, dataset, "corrected", scale=scale)
-    with torch.no_grad():
-        learnt.scale.log.fill_(math.log(scale))
-        weight = next(static_model.parameters())  # away from the buffer
-        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.3)
-    features, labels = batch(static_model, dataset)
-    found = learnt([dict(features[0])], labels)
-    expected = fixed([dict(features[0])], labels)
-    torch.testing.assert_close(found["corrector_loss"], expected["corrector_loss"])
-    before = setup(static_model, dataset, "corrected", scale=20.0)([dict(features[0])], labels)
-    assert not torch.isclose(found["corrector_loss"], before["corrector_loss"], rtol=1e-2)
-    own = {"retain_graph": True, "allow_unused": True}
-    assert torch.autograd.grad(found["corrector_loss"], learnt.scale.log, **own) == (None,)
-    (by_task,) = torch.autograd.grad(found["task_loss"], learnt.scale.log, **own)
-    assert by_task.abs() > 0
-
-
 @pytest.mark.parametrize("strategy", ["stale", "corrected"])
-def test_gumbel_noise_follows_a_learnt_scale(
+def test_gumbel_noise_follows_the_scale(
     static_model: SentenceTransformer, dataset: RetrievalDataset, strategy: str
 ) -> None:
-    loss = setup(static_model, dataset, strategy, learn_scale=True, gumbel_seed=3)
+    loss = setup(static_model, dataset, strategy, gumbel_seed=3)
     features, labels = batch(static_model, dataset)
     mined = watch_mining(loss)
     asked: list[Queries] = []
     plain = loss.miner.mine
     loss.miner.mine = lambda queries, k: asked.append(queries) or plain(queries, k)
     for scale in (20.0, 7.0):
-        with torch.no_grad():
-            loss.scale.log.fill_(math.log(scale))
+        loss.scale = scale
         loss([dict(features[0])], labels)
         queries = asked[-1]
         every = torch.arange(120)
@@ -279,11 +239,9 @@ def test_a_run_takes_them_all_and_its_card_tells(
     options |= {"corrector_hidden": (8,)}
     options |= {"probe_queries": 4, "probe_targets": 20, "progress": False, "save_steps": 1}
     result = train(
-        given, static_model, tmp_path, mini_batch_size=3, matryoshka_dims=[8], learn_scale=True,
+        given, static_model, tmp_path, mini_batch_size=3, matryoshka_dims=[8],
         given_negatives=1, **options,
     )  # fmt: skip
-    stored = load_file(tmp_path / "checkpoints" / "checkpoint-2" / "miner.safetensors")
-    assert stored["beside:log"] != torch.tensor(20.0).log()
     card = (tmp_path / "model" / "README.md").read_text()
     assert "| recall@10 " in card
     assert f"{result.metrics['ndcg@10']:.4f}".rstrip("0") in card

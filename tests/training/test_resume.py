@@ -220,21 +220,24 @@ def test_going_on_with_other_data_is_refused(
     assert "queries changed since" in capsys.readouterr().err
 
 
-def test_the_choice_of_a_search_is_fixed_at_the_start(
-    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_going_on_with_another_search_is_refused(
+    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from unstale.search import auto
 
     run = tmp_path / "run"
     monkeypatch.setattr(auto, "_SMALL", 1.0)  # so few operations that even this corpus has more
     assert main(command(run)) == 0
-    assert json.loads((run / "search.json").read_text())["mode"] == "rolling"
+    assert json.loads((run / "results.json").read_text())["runs"][0]["search"] == "rolling"
     shutil.rmtree(run / "checkpoints" / "checkpoint-6")
     (run / "files.json").unlink()  # as if it had been killed before its end
     monkeypatch.undo()  # now a fresh start would choose exact search
     monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
-    assert main(["train", "--resume", "--output", str(run)]) == 0
-    assert json.loads((run / "results.json").read_text())["runs"][0]["search"] == "rolling"
+    assert main(["train", "--resume", "--output", str(run)]) == 2
+    assert (
+        "search changed since (was rolling float32, is exact float32 now)"
+        in capsys.readouterr().err
+    )
 
 
 def test_nothing_that_is_written_needs_pickle_to_be_trusted(command, tmp_path: Path) -> None:

@@ -119,8 +119,6 @@ def test_what_has_no_effect_is_said() -> None:
     assert rank.startswith("--rank has no effect with stale and corrected")
     assert not unread(chosen, "corrected", "dynnibal")
     assert not unread(TrainSettings(), *strategies())
-    learnt = TrainSettings(learn_scale=True, corrector_lr=0.01)
-    assert not unread(learnt, "stale")  # the scale trains at that rate
 
 
 def test_a_command_says_what_has_no_effect(

@@ -76,7 +76,7 @@ def test_the_corrector_is_clipped_by_its_own_norm(
 
     def watch(self: FreshTrainer, model):
         result = plain(self, model)
-        own = [p.grad for p in self.fresh_loss.miner.parameters() if p.grad is not None]
+        own = [p.grad for p in self.algorithm.miner.parameters() if p.grad is not None]
         encoders = [p.grad for p in self.model.parameters() if p.grad is not None]
         norms.append(
             tuple(torch.cat([g.flatten() for g in gs]).norm().item() for gs in (own, encoders))
@@ -102,7 +102,7 @@ def test_accumulation_averages_the_gradients_of_its_parts(
     plain, begin = FreshTrainer._clip_grad_norm, FreshTrainer.create_optimizer
 
     def watch(self: FreshTrainer, model):
-        named = self.fresh_loss.named_parameters()
+        named = self.algorithm.named_parameters()
         grads.append({k: p.grad.clone() for k, p in named if p.grad is not None})
         return plain(self, model)
 

@@ -43,6 +43,7 @@ class TargetBuffer:
         self.mapped = mapped
         self.start = 0  # the first row of this process
         self.dim = self.shards[0].dim
+        self.precision = self.shards[0].precision
         self.device = self.shards[0].device
         self.nbytes = sum(s.nbytes for s in self.shards)  # in memory or on disk
         self._starts = np.cumsum([0, *[len(s) for s in shards]])

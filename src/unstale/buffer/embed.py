@@ -86,23 +86,3 @@ def embed_corpus(
                 write_manifest(folder, manifest)
     barrier()
     return TargetBuffer.open(folder, made_by), todo
-
-
-def open_or_embed(
-    model: SentenceTransformer,
-    tokens: TokenStore,
-    made_by: Fingerprint,
-    reused: Path | None,
-    folder: Path,
-    dtype: str = "float32",
-    *,
-    progress: bool = True,
-) -> tuple[TargetBuffer, int]:
-    """Open the buffer `reused`, if the same model made it, or embed the corpus into `folder`.
-
-    The count is of what this run embedded, whichever of its processes did it.
-    """
-    if reused is not None:
-        return TargetBuffer.open(reused, made_by), 0
-    buffer, _ = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
-    return buffer, len(buffer)

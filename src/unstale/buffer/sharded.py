@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.stored import Chunks
 from unstale.distributed import share, total, world
 
 
@@ -40,11 +39,6 @@ class ShardedBuffer:
         """Replace those of some embeddings that this process holds."""
         here = self._here(rows)
         self.local.write(rows[here] - self.start, vectors[here.to(vectors.device)])
-
-    def chunks(self, size: int) -> Chunks:
-        """Yield `(first row, embeddings)` of all processes' rows, in every process."""
-        for rows in torch.arange(self.targets, device=self.device).split(size):
-            yield int(rows[0]), self[rows]
 
     def shared(self) -> Tensor:
         """Return the storage of this process's rows."""

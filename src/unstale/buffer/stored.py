@@ -41,6 +41,7 @@ class Stored:
         self.scales = torch.empty(0, 1, device=data.device) if scales is None else scales
         self.tensors = self.data, self.scales
         self.dim = int(data.shape[1])
+        self.precision: Precision = next(p for p, dtype in DTYPES.items() if dtype == data.dtype)
         self.device = data.device
         self.nbytes = self.data.nbytes + self.scales.nbytes
 

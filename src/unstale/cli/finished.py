@@ -9,7 +9,7 @@ from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.buffer.embed import open_or_embed
+from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.config import CONFIG, read_config
 from unstale.cli.encoder import open_encoder
@@ -79,7 +79,7 @@ class FinishedRun:
     ) -> TargetBuffer:
         """Open the corpus as one of the run's encoders embeds it, or embed it once."""
         made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
-        return open_or_embed(model, tokens, made_by, None, self.folder / name)[0]
+        return embed_corpus(model, tokens, self.folder / name, made_by)[0]
 
     def open_asker(self, model: SentenceTransformer, dataset: RetrievalDataset) -> Asker:
         """Load what `unstale rag` trained: the reader, and the corpus if it retrieves."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
-from unstale.buffer.embed import open_or_embed
+from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.encoder import open_encoder
 from unstale.cli.finished import run_corrector, run_parts
@@ -93,8 +93,12 @@ def _negatives(
         network = run_corrector(chosen.run, stale.dim).to(model.device)
         miner = Corrected(stale, network)
     else:
-        made_by, tokens = fingerprint(model, dataset.targets), target_tokens(model, dataset)
-        miner = Stale(open_or_embed(model, tokens, made_by, buffer, scratch)[0])
+        made_by = fingerprint(model, dataset.targets)
+        if buffer is None:
+            embedded, _ = embed_corpus(model, target_tokens(model, dataset), scratch, made_by)
+        else:
+            embedded = TargetBuffer.open(buffer, made_by)
+        miner = Stale(embedded)
     if chosen.filters.idle and asked is None:
         return Negatives(miner)
     return Negatives(miner, filters=FalseNegatives(chosen.filters, len(dataset.targets), asked))

@@ -6,7 +6,7 @@ from typing import Any, final
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.base.sampler import BatchSamplers
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.errors import InputError
@@ -15,25 +15,15 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Steps
 from unstale.training.card import show_freshness
 from unstale.training.meter import Meter
-from unstale.training.own_weights import (
-    check_gradients,
-    clip_own,
-    gradient_norm,
-    load_own,
-    own_weights,
-    save_own,
-)
-from unstale.training.state import MINER_STATE
+from unstale.training.own_weights import check_norms, clip_own, gradient_norm
+from unstale.training.state import MINER_STATE, load_miner, save_miner
 
 
 @final
-class KeepFresh(TrainerCallback):
+class KeepFresh(Steps):
     """Keep the step, refresh, read the meter; save, restore, clip and zero the loss's own weights.
 
     Args:
-        trainer: The stock trainer.
-        loss: Its loss.
-        meter: Reads the freshness.
         meter_steps: Steps between readings; None for a tenth of the run.
         planned: The length that a schedule was made for, if there is one.
     """
@@ -47,72 +37,67 @@ class KeepFresh(TrainerCallback):
         *,
         planned: int | None,
     ) -> None:
-        self.trainer = trainer
+        super().__init__(trainer, loss, meter, meter_steps or 1)
         self.loss = loss
         self.meter_steps = meter_steps
         self.planned = planned
-        self.steps = Steps(trainer, loss, meter, meter_steps or 1)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Begin, or go on from the checkpoint that the trainer loaded."""
-        self.steps.every = self.meter_steps or max(1, state.max_steps // 10)
+        self.every = self.meter_steps or max(1, state.max_steps // 10)
         self._check_optimizer()
         if self.planned not in (None, state.max_steps):
             rule = "give FreshNegatives the trainer's number of steps, for its refresh schedule"
             raise InputError(f"steps={self.planned}, but the run has {state.max_steps}: {rule}")
         self._forget()
         if state.global_step:
-            load_own(self._checkpoint(args, state), self.loss)
-        self.steps.on_train_begin(args, state, control)
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Tell the loss the step."""
-        self.steps.on_step_begin(args, state, control)
+            load_miner(self._checkpoint(args, state), self.loss.miner, self.loss.record)
+        super().on_train_begin(args, state, control)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Give the loss's own weights what the trainer gave the encoders' alone."""
         if self.trainer.accelerator.scaler is None:  # which skips such a step itself
-            check_gradients(self.loss, gradient_norm(list(self.trainer.model.parameters())))
+            encoders = gradient_norm(self.loss.model.parameters())
+            own = gradient_norm(self.loss.miner.parameters())
+            check_norms(self.loss.record, {"the encoders'": encoders, "the corrector's": own})
         if args.max_grad_norm > 0:
-            clip_own(self.loss, args.max_grad_norm)
+            clip_own(self.loss.miner, args.max_grad_norm)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Refresh and measure."""
         self._forget()
-        self.steps.on_step_end(args, state, control)
+        super().on_step_end(args, state, control)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Add the loss's own weights to the checkpoint that was just written."""
-        save_own(_folder(args, state), self.loss)
+        save_miner(_folder(args, state), self.loss.miner, self.loss.record)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Put the freshness on the model card."""
         corpus = str(self.loss.about["corpus"])
-        show_freshness(self.trainer.model, corpus, self.loss.record.freshness)
+        show_freshness(self.loss.model, corpus, self.loss.record.freshness)
 
     def _check_optimizer(self) -> None:
         """Refuse an optimizer that was made without the loss's own weights."""
         optimizer: Any = self.trainer.optimizer
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-        if any(id(weight) not in held for weight in own_weights(self.loss)):
+        if any(id(weight) not in held for weight in self.loss.miner.parameters()):
             rule = 'add a group {"params": fresh.own_weights, "lr": fresh.corrector_lr}'
             raise InputError(f"the given optimizer does not train the corrector: {rule}")
 
     def _forget(self) -> None:
         """Drop old gradients; the trainer's `zero_grad` reaches only the encoders'."""
-        for weight in own_weights(self.loss):
+        for weight in self.loss.miner.parameters():
             weight.grad = None
 
     def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:

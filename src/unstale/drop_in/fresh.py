@@ -34,7 +34,7 @@ from unstale.miners.strategy import find_strategy
 from unstale.settings import CheckpointSettings
 from unstale.training.card import card_settings
 from unstale.training.job import make_loss
-from unstale.training.own_weights import OWN_WEIGHTS, own_weights
+from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings, default_batch
 
@@ -133,7 +133,7 @@ class FreshNegatives:
     @property
     def own_weights(self) -> list[nn.Parameter]:
         """Return the weights that are not the encoders', for an optimizer of your own."""
-        return own_weights(self.loss.algorithm)
+        return list(self.loss.algorithm.miner.parameters())
 
 
 def _check(

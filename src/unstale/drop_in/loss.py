@@ -14,11 +14,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 
 @final
 class ScriptLoss(nn.Module):
-    """Guard Algorithm 1 against a trainer that was not attached, and measure evaluation sets.
-
-    Args:
-        algorithm: Algorithm 1.
-    """
+    """Guard Algorithm 1 against a trainer that was not attached, and measure evaluation sets."""
 
     def __init__(self, algorithm: FreshNegativesLoss) -> None:
         super().__init__()
@@ -46,7 +42,7 @@ class ScriptLoss(nn.Module):
         unit = is_cosine(self.algorithm.model)
         queries = embed(self.model, features[0], "query", unit=unit).float()
         columns = [embed(self.model, f, "document", unit=unit) for f in features[1:]]
-        logits = self.algorithm.scale() * queries @ torch.cat(columns).float().T
+        logits = self.algorithm.scale * queries @ torch.cat(columns).float().T
         return functional.cross_entropy(logits, torch.arange(len(queries), device=logits.device))
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -33,11 +33,7 @@ class Evaluator:
     """Retrieve for the queries of a split, and for some training queries, and measure.
 
     Args:
-        dataset: The corpus, its queries and qrels.
-        split: The split to measure on.
-        tokens: The targets' tokens by row.
         train_rows: Training queries to rank against the same corpus: how much a model memorises.
-        progress: Show a bar.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ class Refreshed(Miner):
 
     Args:
         buffer: The stale embeddings, in memory: they are replaced.
-        schedule: After which steps to re-embed.
         gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
         below: Re-embed after a reading that finds less than this share of the true top k.
     """

@@ -1,6 +1,7 @@
 """Which candidates may be false negatives? Rules by score and by rank, and a cross-encoder."""
 
-from typing import Protocol, final, runtime_checkable
+from collections.abc import Callable
+from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,16 +11,8 @@ from unstale.errors import InputError
 from unstale.miners.miner import Dropped, Miner, Queries
 from unstale.settings import Filters
 
-
-@runtime_checkable
-class PairScores(Protocol):
-    """A second opinion on pairs of a query and a target: a cross-encoder."""
-
-    def __call__(
-        self, queries: Int[Tensor, " n"], targets: Int[Tensor, " n"]
-    ) -> Float[Tensor, " n"]:
-        """Score pairs of rows."""
-        ...
+# A second opinion on pairs of a query's and a target's row: a cross-encoder.
+PairScores = Callable[[Int[Tensor, " n"], Int[Tensor, " n"]], Float[Tensor, " n"]]
 
 
 @final
@@ -31,7 +24,6 @@ class FalseNegatives:
     of the batch.
 
     Args:
-        filters: The rules.
         reach: How many targets the miner can choose from.
         cross_encoder: Is asked about what passes all else, best first.
     """

@@ -20,13 +20,8 @@ class Negatives:
     """Mine the negatives of each kind that a query's softmax holds beside its label.
 
     Args:
-        miner: Chooses hard and free negatives.
         counts: How many of each kind a query gets.
-        filters: Leaves out false negatives among those that are mined.
-        uniform: Draws uniform negatives.
         given: The hard negatives that the dataset provides, by query.
-        given_count: How many of them to draw for each query.
-        seed: Random seed of the draw of given negatives.
     """
 
     def __init__(

@@ -20,7 +20,6 @@ class Stale(Miner):
     """Search B as it was embedded once; it is never updated.
 
     Args:
-        buffer: The stale embeddings B.
         gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
     """
 

@@ -16,7 +16,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
-from unstale.machine import free_memory
+from unstale.machine import check_fits
 from unstale.miners.miner import Miner
 from unstale.miners.schedule import Schedule
 from unstale.search.auto import Choice
@@ -92,10 +92,8 @@ class Materials:
         if not self.settings.memory:
             return None
         rows, first = len(self.cache.local), self.cache.start
-        size, free = 4 * rows * self.cache.dim, free_memory(self.cache.device)
-        if free is not None and size > free:
-            needs = f"the residual memory needs {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
-            raise InputError(f"{needs}; --no-memory leaves it out")
+        size, way = 4 * rows * self.cache.dim, "--no-memory leaves it out"
+        check_fits("the residual memory", size, self.cache.device, way)
         memory = ResidualMemory(rows, self.cache.dim, first=first)
         return memory.to(self.cache.device)
 

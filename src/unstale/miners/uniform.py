@@ -17,8 +17,6 @@ class Uniform(Miner):
     """Draw distinct targets for each query, keyed by (seed, step, query).
 
     Args:
-        targets: N, the size of the corpus.
-        seed: Of the draws.
         more: Targets to draw in addition to the k asked for, in the same draw: a second miner with
             the same key would draw the first ones again.
     """
@@ -40,22 +38,16 @@ class Uniform(Miner):
             everything = torch.arange(self.targets, device=queries.rows.device)
             rows = self._bits(queries, everything).argsort(dim=1)
             chosen, enough = _distinct(rows, queries.positives, k)
-            if not enough:
-                rule = "too few are not its positives"
-                raise InputError(f"cannot draw {k} targets for a query: {rule}")
-            return chosen
-        draws = 2 * k + 8
-        while True:
-            counter = torch.arange(draws, device=queries.rows.device)
-            rows = self._bits(queries, counter) % self.targets
-            chosen, enough = _distinct(rows, queries.positives, k)
-            if enough:
-                return chosen
-            if draws > 64 * self.targets:
-                raise InputError(
-                    f"cannot draw {k} targets for a query: too few are not its positives"
-                )
-            draws *= 2
+        else:
+            draws, enough = k + 4, False
+            while not enough and draws <= 64 * self.targets:
+                draws *= 2
+                counter = torch.arange(draws, device=queries.rows.device)
+                rows = self._bits(queries, counter) % self.targets
+                chosen, enough = _distinct(rows, queries.positives, k)
+        if not enough:
+            raise InputError(f"cannot draw {k} targets for a query: too few are not its positives")
+        return chosen
 
     def _bits(self, queries: Queries, rows: Int[Tensor, " n"]) -> Int[Tensor, "b n"]:
         return bits(UNIFORM, self.seed, queries.step, queries.rows, rows)

@@ -71,7 +71,7 @@ class RetrieverReaderLoss(nn.Module):
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""
         # Sample training data (x, a) ~ X.
-        self.record.begin_batch(question, self.scale)
+        self.record.begin_batch(question)
         texts = self.questions.dataset.queries.take(question.cpu().numpy())
         answers = self.questions.choose_answers(question, self.seed, self.record.step)
         a = self.reader.labels(answers)  # (b, t)

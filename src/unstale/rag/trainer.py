@@ -7,22 +7,22 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
-from transformers import Trainer, TrainingArguments
+from transformers import TrainingArguments
 
-from unstale.distributed import average, rank
 from unstale.rag.algorithm2 import RetrieverReaderLoss
-from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.own_weights import check_norms, gradient_norm
+from unstale.training.own_weights import clip_own
 from unstale.training.state import load_miner, save_miner
-from unstale.training.trainer import share_weights
+from unstale.training.trainer import MinerTrainer
 
 
 @final
-class RagTrainer(Trainer):
+class RagTrainer(MinerTrainer):
     """Train a `RetrieverReaderLoss` on a column `question` of rows; log its losses one by one.
 
     The learning rate in `args` is the reader's.
     """
+
+    trained = "the retriever's or the reader's"
 
     def __init__(
         self,
@@ -35,19 +35,10 @@ class RagTrainer(Trainer):
         keep_checkpoints: int = 2,
     ) -> None:
         super().__init__(model=algorithm, args=args, train_dataset=questions)
-        share_weights(self, algorithm.parameters())
-        self.algorithm = algorithm
-        self.pending = PendingCheckpoint(keep_checkpoints)
+        self.take(algorithm, keep_checkpoints)
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
         self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
-        """Average the gradients of all processes once a step's last batch has added its own."""
-        loss = super().training_step(*args, **kwargs)
-        if self.accelerator.sync_gradients:
-            average(p.grad for p in self.algorithm.parameters() if p.grad is not None)
-        return loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give retriever, reader and corrector a learning rate each."""
@@ -95,30 +86,8 @@ class RagTrainer(Trainer):
         theta = [*self.algorithm.model.parameters(), *self.algorithm.reader.parameters()]
         # Accelerate unscales the gradients of half precision first, the corrector's among them.
         norm = self.accelerator.clip_grad_norm_(theta, self.args.max_grad_norm)
-        if own := list(self.algorithm.miner.parameters()):
-            torch.nn.utils.clip_grad_norm_(own, self.args.max_grad_norm)
+        clip_own(self.algorithm.miner, self.args.max_grad_norm)
         return norm
-
-    def _get_grad_norm(
-        self, model: nn.Module, grad_norm: Tensor | float | None = None
-    ) -> Tensor | float:
-        """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
-        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if self.accelerator.scaler is None:
-            own = gradient_norm(self.algorithm.miner.parameters())
-            norms = {"the retriever's or the reader's": norm, "the corrector's": own}
-            check_norms(self.algorithm.record, norms)
-        return norm
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
-        """Write a checkpoint aside, seal it, and put it in place."""
-        with self.pending.save(self) as folder:
-            super()._save_checkpoint(model, trial)
-            if rank() > 0:
-                save_miner(folder, self.algorithm.miner, self.algorithm.record)
-
-    def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
-        return str(self.pending.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save all weights and the record of the run; nothing pickled."""

@@ -44,7 +44,6 @@ class Approximate(Search):
 
     Args:
         snapshot: What to scan, of which buffer and through which corrector.
-        overlap: The overlap that rescoring has to hold.
         seed: The seed of the landmarks, targets that tell where a query's best targets lie.
     """
 

@@ -8,7 +8,6 @@ from unstale.errors import InputError
 from unstale.search.draws import subset
 from unstale.search.vectors import Vectors
 
-_BUDGET = 1e13  # operations to spend on finding each target's cell: two minutes on two cores
 _MOST = 8192  # cells; finding more would not stay affordable
 _SAMPLE = 40  # targets for each centroid to learn from
 _ROUNDS = 6
@@ -21,30 +20,15 @@ def partition(
     """Divide vectors into cells, none of them empty; a count of 0 makes 4 sqrt(N), at most 8,192.
 
     Return the rows cell by cell, and where each cell begins among them.
-
-    Where comparing N targets with all centroids would take too long, it is done in the leading
-    principal directions only: a worse cell costs a little overlap, and cannot make an answer wrong.
     """
     count = count or max(1, min(len(vectors), round(4 * len(vectors) ** 0.5), _MOST))
     rows = subset(len(vectors), min(len(vectors), _SAMPLE * count), seed, step=0)
-    sample = vectors[rows.to(vectors.device)]
-    kept = max(64, int(_BUDGET / (2 * len(vectors) * count)))
-    leading = _directions(sample, kept) if kept < vectors.dim else None
-    centroids = _k_means(sample if leading is None else sample @ leading, count, seed)
-    nearest = [
-        _nearest(chunk if leading is None else chunk @ leading, centroids)
-        for _, chunk in vectors.chunks(max(256, _SCORES // count))
-    ]
-    cell = torch.cat(nearest)
+    centroids = _k_means(vectors[rows.to(vectors.device)], count, seed)
+    chunks = vectors.chunks(max(256, _SCORES // count))
+    cell = torch.cat([_nearest(chunk, centroids) for _, chunk in chunks])
     sizes = torch.bincount(cell)
     ends = sizes[sizes > 0].cumsum(0)
     return cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends])
-
-
-def _directions(sample: Float[Tensor, "n d"], count: int) -> Float[Tensor, "d c"]:
-    """Return the directions in which vectors vary most."""
-    centred = sample - sample.mean(dim=0)
-    return torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -count:].contiguous()
 
 
 def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tensor, "c d"]:

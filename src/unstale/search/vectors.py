@@ -1,6 +1,5 @@
 """What a search reads, and how: in chunks, in parts, and on its way to an accelerator."""
 
-from itertools import chain, pairwise
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -30,11 +29,5 @@ class Vectors(Protocol):
 
 
 def on_device(chunks: Chunks, device: torch.device) -> Chunks:
-    """Bring chunks to a device; to an accelerator each while the one before is being used."""
-    if device.type != "cuda":
-        return ((start, chunk.to(device)) for start, chunk in chunks)
-    # From pinned memory the copy runs beside the kernels that are already queued.
-    pinned = ((start, c if c.is_cuda else c.pin_memory()) for start, c in chunks)
-    coming = ((start, c.to(device, non_blocking=True)) for start, c in pinned)
-    nothing = torch.empty(0, 0)  # comes after the last
-    return (chunk for chunk, _ in pairwise(chain(coming, [(0, nothing)])))
+    """Bring chunks to a device."""
+    return ((start, chunk.to(device)) for start, chunk in chunks)

@@ -25,7 +25,7 @@ from unstale.miners.negatives import Negatives
 from unstale.training.candidates import choose_candidates
 from unstale.training.card import CITATION
 from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
-from unstale.training.objectives import SoftmaxScale, TruncatedSoftmax, nested_dims
+from unstale.training.objectives import TruncatedSoftmax, nested_dims
 from unstale.training.record import RunRecord
 
 
@@ -43,7 +43,6 @@ class FreshNegativesLoss(nn.Module):
         share_candidates: Let every query of the batch see the candidates of all queries.
         mini_batch_size: Texts to encode at a time (GradCache); 0 encodes all at once.
         matryoshka_dims: Also train the first N dimensions as embeddings of their own.
-        learn_scale: Train the scale, beginning at `scale`, at the corrector's learning rate.
     """
 
     def __init__(
@@ -58,14 +57,13 @@ class FreshNegativesLoss(nn.Module):
         share_candidates: bool = True,
         mini_batch_size: int = 0,
         matryoshka_dims: Sequence[int] = (),
-        learn_scale: bool = False,
     ) -> None:
         super().__init__()
         if scale <= 0:
             raise InputError(f"scale must be above 0, got {scale}")
         self.model = model
         self.miner = negatives.miner
-        self.scale = SoftmaxScale(scale, learnt=learn_scale)
+        self.scale = scale
         self.negatives = negatives
         self.tokens = tokens
         self.positives = positives
@@ -82,11 +80,11 @@ class FreshNegativesLoss(nn.Module):
         """Run one step up to its two losses; labels are the rows of queries and positives."""
         # Sample training data (x, y) ~ X: the trainer did; f(x) is encoded anew at every step.
         query_rows, label = labels.T.contiguous()
-        self.record.begin_batch(query_rows, self.scale.value())
+        self.record.begin_batch(query_rows)
         f = encode_queries(self.model, features[0], self.encoding)  # (b, d)
         self.record.check_finite("query embeddings", f)
         known = torch.from_numpy(self.positives(query_rows.cpu().numpy())).to(label.device)
-        queries = Queries(f.detach(), query_rows, known, self.record.step, self.record.scale)
+        queries = Queries(f.detach(), query_rows, known, self.record.step, self.scale)
 
         # Compute h(g'(y)) for all y, set S using exp(scale f(x).h(g'(y))) via top-k, and include
         # the supervised label.
@@ -98,7 +96,7 @@ class FreshNegativesLoss(nn.Module):
         g = encode_targets(self.model, self.tokens, candidates.rows, self.encoding)  # (c, d)
         self.record.counters.targets_trained += len(g)
         with full_precision(g):
-            softmax = TruncatedSoftmax(self.scale(), self.dims, self.encoding.unit)
+            softmax = TruncatedSoftmax(self.scale, self.dims, self.encoding.unit)
             if self.negatives.counts.free:  # beyond the paper: mined, and not encoded
                 seen = self._view(torch.cat([candidates.rows, candidates.free]))
                 task = softmax.split_cross_entropy(f, g, candidates, seen)

@@ -29,12 +29,7 @@ CITATION = """
 @final
 @dataclass(frozen=True, eq=False)
 class CardTable:
-    """A table of metrics on the card, which takes it for an evaluator's.
-
-    Args:
-        description: Its heading.
-        name: Of the data.
-    """
+    """A table of metrics on the card, which takes it for an evaluator's."""
 
     description: str
     name: str
@@ -57,11 +52,6 @@ def card_settings(checked: Checked[Any], left_out: Collection[str] = ()) -> dict
     shown |= {"batch_size": checked.batch_size, "learning_rate": checked.learning_rate}
     shown |= {"scale": checked.scale}
     return {name: v for name, v in shown.items() if name not in unused and v is not None}
-
-
-def show_results(model: SentenceTransformer, data: str, metrics: dict[str, float]) -> None:
-    """Put a model's metrics on its card."""
-    _put(model, CardTable("Retrieval, by unstale", data), metrics)
 
 
 def show_freshness(model: SentenceTransformer, data: str, readings: list[Freshness]) -> None:
@@ -87,7 +77,7 @@ def write_card(
         for log in logs
         if "loss" in log
     ]
-    show_results(model, data, metrics)
+    _put(model, CardTable("Retrieval, by unstale", data), metrics)
     show_freshness(model, data, readings)
     with atomic_file(folder / "README.md") as file:
         file.write_text(generate_model_card(model), "utf-8")

@@ -22,11 +22,7 @@ _SAVING = ".saving"
 
 @final
 class PendingCheckpoint:
-    """Where a Trainer writes the checkpoint of a step: aside, until it is whole.
-
-    Args:
-        keep: How many complete checkpoints to keep.
-    """
+    """Where a Trainer writes the checkpoint of a step: aside, until it is whole."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep

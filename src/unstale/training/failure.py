@@ -11,14 +11,7 @@ _SHOWN = 8  # ids to name in the message; the file has all
 
 
 class NotFiniteError(RunError):
-    """Report NaN or infinity, before a step could spread it into the weights.
-
-    Args:
-        what: Holds the number.
-        step: Completed steps.
-        queries: Rows of the batch's queries.
-        targets: Rows of the targets that are to blame, if it is known.
-    """
+    """Report NaN or infinity, before a step could spread it into the weights."""
 
     def __init__(
         self, what: str, step: int, queries: list[int], targets: list[int] | None = None

@@ -15,11 +15,7 @@ from unstale.search.auto import Choice
 
 Identity = dict[str, str | int]
 _LOG = logging.getLogger(__name__)
-_MAY_DIFFER = {
-    "torch",
-    "threads",
-    "processes",
-}  # the run can resume, but its last digits may change
+_MAY_DIFFER = {"torch", "threads", "processes"}  # a run may resume, its last digits may change
 
 
 def identity(
@@ -28,14 +24,7 @@ def identity(
     buffer: str | None,
     search: Choice | None,
 ) -> Identity:
-    """Describe what the weights at a step depend on, besides the flags.
-
-    Args:
-        dataset: Its texts count.
-        trained: The pairs, or the questions, that the run trains on.
-        buffer: Digest of the stale embeddings, if there are any.
-        search: How they are searched.
-    """
+    """Describe what the weights at a step depend on, besides the flags."""
     pairs = hashlib.sha256(trained.tobytes()).hexdigest()
     found: Identity = {"targets": dataset.targets.digest, "queries": dataset.queries.digest}
     found |= {"pairs": pairs, "search": f"{search.mode} {search.precision}" if search else "none"}

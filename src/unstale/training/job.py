@@ -16,7 +16,7 @@ from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
-from unstale.training.examples import MinedExamples
+from unstale.training.examples import NearestExamples
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import CorpusOverlap
 from unstale.training.prepare import Prepared, prepare, training_rows
@@ -85,10 +85,7 @@ def train_checked(
     if distributed.rank() == 0:
         save_weights(output, model, loss.miner)
 
-    examples = MinedExamples(
-        model, loss.negatives, dataset, prepared.tokens, positives,
-        step=settings.steps, scale=loss.scale.value(),
-    )  # fmt: skip
+    examples = NearestExamples(model, loss.miner, dataset, positives, step=settings.steps)
     splits = {"train": "train", "eval": settings.eval_split}
     overlap = CorpusOverlap(model, loss.miner, dataset, splits, step=settings.steps)
     fresh = fresh_chunks(model, prepared.tokens, progress=progress)
@@ -130,7 +127,6 @@ def make_loss(
         share_candidates=settings.share_candidates,
         mini_batch_size=settings.mini_batch_size,
         matryoshka_dims=settings.matryoshka_dims,
-        learn_scale=settings.learn_scale,
     )
     loss.record.clock, loss.record.identity = prepared.clock, prepared.identity
     return loss

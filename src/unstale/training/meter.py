@@ -79,7 +79,6 @@ class Meter:
         miner: Miner,
         step: int,
         mined_at: int,
-        scale: float | None = None,
     ) -> Reading | None:
         """Compare the miner's views of the corpus with the encoder; None if it caches nothing.
 
@@ -90,7 +89,6 @@ class Meter:
             miner: The miner whose views to compare.
             step: Completed steps, for the record.
             mined_at: The step at which the miner last chose targets.
-            scale: The paper's beta now, if it is learnt.
         """
         queries = embed_queries(model, self.texts).to(model.device)
         broadcast([queries])
@@ -106,7 +104,7 @@ class Meter:
         view = miner.view(rows, mined_at)
         assert view is not None
         compared = [
-            (*_compare(queries[: chosen.queries], fresh, cached, scale or self.scale), overlap)
+            (*_compare(queries[: chosen.queries], fresh, cached, self.scale), overlap)
             for cached, overlap in zip(_parts(view), overlaps, strict=True)
         ]
         return Reading(_freshness(step, compared), len(rows))

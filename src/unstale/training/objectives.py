@@ -1,47 +1,16 @@
 """The task loss: cross-entropy of the truncated softmax, as pure functions of embeddings."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from unstale.distributed import gather
 from unstale.errors import InputError
 from unstale.training.candidates import Candidates
-
-_LARGEST_SCALE = 100.0  # beyond it a softmax is an argmax, and gradients vanish
-
-
-@final
-class SoftmaxScale(nn.Module):
-    """Hold the paper's beta. A learnt one is the exponential of a weight, so it stays positive.
-
-    Args:
-        start: The scale, or where it begins.
-        learnt: Whether it is a weight.
-    """
-
-    def __init__(self, start: float, *, learnt: bool) -> None:
-        super().__init__()
-        self.start = start
-        self.log = nn.Parameter(torch.tensor(math.log(start))) if learnt else None
-
-    def forward(self) -> float | Tensor:
-        """Return the scale, for the task loss."""
-        if self.log is None:
-            return self.start
-        with torch.no_grad():  # a clamp in the graph would have no gradient to come back by
-            self.log.clamp_(max=math.log(max(_LARGEST_SCALE, self.start)))
-        return self.log.exp()
-
-    def value(self) -> float:
-        """Return the scale as a number, for what does not train it: the corrector and the noise."""
-        scale = self()
-        return float(scale.detach()) if torch.is_tensor(scale) else scale
 
 
 @final
@@ -49,13 +18,11 @@ class TruncatedSoftmax(NamedTuple):
     """P(y|x) of equation 3, over the candidates of a batch.
 
     Args:
-        scale: The paper's beta.
         dims: Widths to train, the whole first: of Matryoshka embeddings also the first few
             dimensions are embeddings.
-        unit: Whether embeddings have unit length.
     """
 
-    scale: float | Tensor
+    scale: float
     dims: Sequence[int]
     unit: bool
 
@@ -91,9 +58,6 @@ class TruncatedSoftmax(NamedTuple):
         is fresh is ever right there, and the encoders collapse. The value is the queries' loss.
 
         Args:
-            queries: f(x).
-            fresh: g(y) of the candidates.
-            candidates: What they are.
             seen: How the miner sees the candidates and, after them, the free targets.
         """
         label, absent = candidates.label, candidates.absent
@@ -104,9 +68,7 @@ class TruncatedSoftmax(NamedTuple):
         missing = torch.cat([absent, candidates.free_absent], dim=1)
         discount = torch.cat([noise.new_zeros(len(fresh)), noise.expand(len(free))])
         by_query = self.cross_entropy(queries, every, label, missing, discount)
-        scale = self.scale.detach() if torch.is_tensor(self.scale) else self.scale
-        fixed = self._replace(scale=scale)
-        by_target = fixed.cross_entropy(queries.detach(), fresh, label, absent)
+        by_target = self.cross_entropy(queries.detach(), fresh, label, absent)
         return by_query + by_target - by_target.detach()
 
 
@@ -116,7 +78,7 @@ def rectify(
     missed: Float[Tensor, "c d"],
     queries: Float[Tensor, "b d"],
     label: Int[Tensor, " b"],
-    scale: float | Tensor,
+    scale: float,
 ) -> tuple[Float[Tensor, "e d"], Float[Tensor, ""]]:
     """Return free targets without the mean error of the miner's view, and a discount for noise.
 
@@ -129,9 +91,7 @@ def rectify(
     Args:
         free: Targets as the miner sees them.
         missed: The error of its view of those that were encoded, the same in all processes.
-        queries: The queries of this process.
         label: The place of each query's positive among the encoded, which is left out.
-        scale: The paper's beta.
     """
     mean = missed.mean(dim=0)
     noise = (scale * queries @ (missed - mean).T).scatter(1, label[:, None], 0.0)

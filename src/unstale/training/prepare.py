@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
-from unstale.buffer.embed import open_or_embed
+from unstale.buffer.embed import embed_corpus
 from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
@@ -27,19 +27,16 @@ from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.files import write_json
-from unstale.integrity import digest, read_object
-from unstale.machine import free_memory
+from unstale.integrity import digest
+from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
-from unstale.search.auto import Choice, choose_on_device, log_choice
+from unstale.search.auto import Choice, choose
 from unstale.settings import Filters, MiningSettings
 from unstale.training.identity import Identity, identity
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
 from unstale.training.settings import Checked
-
-SEARCH = "search.json"
 
 
 @final
@@ -71,14 +68,8 @@ def prepare(
     """Embed the corpus once, and build what a step needs.
 
     Args:
-        model: The encoders, at their start.
-        dataset: The corpus.
-        checked: The settings, checked.
         output: The run folder; without one, embeddings stay in memory.
         trained: (query row, target row) of the training pairs; -1 where no target is known.
-        filters: Rules against false negatives.
-        given: Given negatives to draw for each query.
-        progress: Show progress bars.
     """
     settings, strategy, clock = checked.settings, checked.strategy, Stopwatch()
     if strategy.freezes_targets:
@@ -92,7 +83,7 @@ def prepare(
         buffer, embedded = embed(model, tokens, checked, where, progress)
     search = None
     if buffer is not None and "search" in strategy.reads:
-        search = choose_search(output, settings, buffer, checked.batch_size, model)
+        search = _choose_search(settings, buffer, checked.batch_size, model)
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
@@ -117,13 +108,14 @@ def prepare(
         buffer_digest = digest(checked.made_by)
     elif buffer is not None and where is not None:
         buffer_digest = digest(read_manifest(where)["shards"])
+    probe = {"queries": settings.probe_queries, "targets": settings.probe_targets}
     return Prepared(
         tokens=tokens,
         buffer=buffer,
         embedded=embedded,
         search=search,
         negatives=negatives,
-        meter=_meter(dataset, trained, tokens, checked),
+        meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
         identity=identity(dataset, trained, buffer_digest, search),
         clock=clock,
     )
@@ -137,62 +129,43 @@ def _embed(
     progress: bool,
 ) -> tuple[TargetBuffer, int]:
     """Open the buffer that the settings name, or embed the corpus, on disk if there is a folder."""
-    settings, count = checked.settings, len(tokens)
+    settings, made_by, count = checked.settings, checked.made_by, len(tokens)
+    if settings.buffer:
+        return TargetBuffer.open(Path(settings.buffer), made_by), 0
     if folder is not None:
-        reused = Path(settings.buffer) if settings.buffer else None
-        return open_or_embed(
-            model, tokens, checked.made_by, reused, folder, settings.dtype, progress=progress
+        buffer, _ = embed_corpus(
+            model, tokens, folder, made_by, dtype=settings.dtype, progress=progress
         )
+        return buffer, count  # whichever of the processes, or of the sessions, embedded them
     with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
         vectors = embed_targets(model, tokens, np.arange(count), progress=bar)
         return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
 
 
-def choose_search(
-    output: Path | None,
-    settings: MiningSettings,
-    buffer: TargetBuffer,
-    queries: int,
-    model: SentenceTransformer,
+def _choose_search(
+    settings: MiningSettings, buffer: TargetBuffer, queries: int, model: SentenceTransformer
 ) -> Choice:
-    """Choose a search once in a run; a resumed run takes the one that was chosen.
-
-    The choice depends on the memory that is free, and that may change between two starts. What the
-    buffer itself and the residual memory will take of it does not count as free.
-    """
-    mode, mapped, device = settings.search, settings.mapped, model.device
-    with first_alone():
-        if output is not None and (known := _stored(output / SEARCH, mode)) is not None:
-            return log_choice(known)
-        if mapped and device.type != "cpu":
-            choice = _on_disk(mode, device)
-        else:
-            held = 0 if mapped else buffer.nbytes
-            held += 4 * len(buffer) * buffer.dim * settings.memory
-            targets, taken = len(buffer) // world(), held // world()
-            size = targets, buffer.dim, settings.corrector_widths, queries
-            choice = choose_on_device(mode, *size, device, taken, unit=is_cosine(model))
-        if output is not None:
-            fixed = {"asked": mode, **choice._asdict()}
-            write_json(output / SEARCH, fixed | {"sha256": digest(fixed)})
-        return choice
-
-
-def _on_disk(mode: str, device: torch.device) -> Choice:
-    """Search a buffer that an accelerator reads from disk: only chunk by chunk."""
-    if mode not in ("auto", "exact"):
-        rule = f"on {device.type} a buffer on disk is searched exactly"
-        raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
-    return Choice("exact", "float32", "the buffer is on disk")
-
-
-def _stored(path: Path, mode: str) -> Choice | None:
-    if not path.is_file():
-        return None
-    stored = read_object(path)
-    if stored.pop("sha256", None) != digest(stored):
-        raise InputError(f"{path} is damaged: its own checksum does not fit")
-    return Choice(**stored) if stored.pop("asked") == mode else None
+    """Choose how to search; refuse what the buffer's place or the free memory rules out."""
+    mode, device = settings.search, model.device
+    if settings.mapped and device.type != "cpu":  # an accelerator reads it chunk by chunk
+        if mode not in ("auto", "exact"):
+            rule = f"on {device.type} a buffer on disk is searched exactly"
+            raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
+        mode = "exact"
+    choice = choose(
+        len(buffer),
+        buffer.dim,
+        settings.corrector_widths,
+        queries,
+        mode=mode,
+        precision=buffer.precision,
+        unit=is_cosine(model),
+    )
+    if choice.mode != "exact":
+        what = f"the copy that --search {choice.mode} makes of the buffer"
+        way = "use --search exact or --dtype int8"
+        check_fits(what, buffer.nbytes // world(), device, way)
+    return choice
 
 
 def _hold(
@@ -201,35 +174,13 @@ def _hold(
     """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
     if strategy.cache == "disk" or settings.mapped:
         return buffer
-    size = buffer.nbytes // world()
-    free = free_memory(device)
-    if free is not None and size > free:
-        rule = f"the buffer takes {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free"
-        way = (
-            "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
-        )
-        raise InputError(f"{rule}: {way}")
+    way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
+    check_fits("the buffer", buffer.nbytes // world(), device, way)
     return load(buffer, device)
 
 
-def _meter(
-    dataset: RetrievalDataset,
-    trained: Int[ndarray, "n 2"],
-    tokens: TokenStore,
-    checked: Checked[Any],
-) -> Meter:
-    chosen = checked.settings
-    size = {"queries": chosen.probe_queries, "targets": chosen.probe_targets}
-    return Meter(dataset, trained, tokens, scale=checked.scale, **size)
-
-
 def training_rows(dataset: RetrievalDataset, query: str = "query") -> Dataset:
-    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label.
-
-    Args:
-        dataset: What to train on.
-        query: The name of the queries' column.
-    """
+    """Make the trainer's dataset: a query's text, and `[query row, positive row]` as its label."""
     pairs = dataset.split("train").pairs
     texts = dataset.queries.take(pairs[:, 0])
     return Dataset.from_dict({query: texts, "label": pairs.tolist()})

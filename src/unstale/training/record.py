@@ -97,7 +97,6 @@ class RunRecord:
 
     step: int = 0  # completed optimizer steps
     batch: list[int] = field(default_factory=list)  # rows of the queries of the step
-    scale: float = 0.0  # the paper's beta at that step
     identity: Identity = field(default_factory=dict)  # what the run is made of
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
@@ -106,9 +105,9 @@ class RunRecord:
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
     clock: Stopwatch = field(default_factory=Stopwatch)
 
-    def begin_batch(self, queries: Int[Tensor, " b"], scale: float) -> None:
-        """Note the queries of a step, to be named if it fails, and the scale of its softmax."""
-        self.batch, self.scale = queries.tolist(), scale
+    def begin_batch(self, queries: Int[Tensor, " b"]) -> None:
+        """Note the queries of a step, to be named if it fails."""
+        self.batch = queries.tolist()
 
     def check_finite(
         self, what: str, values: Float[Tensor, "n ..."], rows: Int[Tensor, " n"] | None = None

@@ -154,8 +154,6 @@ def without_effect(
 ) -> list[str]:
     """Say which settings none of the chosen strategies reads, though they were changed."""
     read = {name for strategy in chosen.values() for name in strategy.reads}
-    for declared in fields(settings):
-        read |= set(declared.metadata.get("reads", ()) if getattr(settings, declared.name) else ())
     usual, said = vars(TrainSections()), []
     for declared in fields(settings):
         name, value = declared.name, getattr(settings, declared.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from unstale.distributed import rank, world
 from unstale.errors import InputError
@@ -21,15 +21,10 @@ _LOG = logging.getLogger(__name__)
 MINER_WEIGHTS = "miner.safetensors"
 MINER_STATE = "miner.json"
 _SEARCH = "search:"  # before the names of a search's tensors
-_BESIDE = "beside:"  # and of those that an algorithm owns beside its miner
 
 
-def save_miner(
-    folder: Path, miner: Miner, record: RunRecord, beside: nn.Module | None = None
-) -> None:
+def save_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     """Write the miner's weights, its search's state and the record into a checkpoint.
-
-    What an algorithm owns `beside` its miner goes there, too.
 
     Of several processes each writes the rows that it holds, and process 0 the rest.
     """
@@ -42,17 +37,13 @@ def save_miner(
         save_file(own, folder / _own_file(), metadata={"first": str(first)})
         own = {}
     if rank() == 0:
-        if beside is not None:
-            tensors |= {f"{_BESIDE}{k}": v for k, v in beside.state_dict().items()}
         save_file(tensors | own, folder / MINER_WEIGHTS)
         state = asdict(record) | {"clock": record.clock.read()}
         with atomic_file(folder / MINER_STATE) as temporary:  # last: it says that all is there
             temporary.write_text(json.dumps(state), "utf-8")
 
 
-def load_miner(
-    folder: Path, miner: Miner, record: RunRecord, beside: nn.Module | None = None
-) -> None:
+def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     """Bring miner and record back to where a checkpoint left them, if it is of the same run.
 
     It may have been written by another number of processes.
@@ -63,11 +54,8 @@ def load_miner(
     current = miner.state_dict()
     by_row = miner.row_tensors().items()
     rows = {k: _rows(folder, k, first, first + len(current[k])) for k, first in by_row}
-    own = {k: v for k, v in tensors.items() if not k.startswith((_SEARCH, _BESIDE))}
+    own = {k: v for k, v in tensors.items() if not k.startswith(_SEARCH)}
     miner.load_state_dict(own | rows)
-    if beside is not None:
-        stored = {k.removeprefix(_BESIDE): v for k, v in tensors.items() if k.startswith(_BESIDE)}
-        beside.load_state_dict(stored)
     if (folder / _own_file()).exists():
         tensors |= load_file(folder / _own_file())
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}

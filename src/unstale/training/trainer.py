@@ -6,6 +6,7 @@ the model, and clips the corrector by its own norm, so that neither loss can cha
 update. Its checkpoints are whole or absent, and NaN stops it before the optimizer sees it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -27,28 +28,65 @@ from unstale.errors import InputError
 from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.checkpoints import PendingCheckpoint
-from unstale.training.own_weights import (
-    OWN_WEIGHTS,
-    check_gradients,
-    clip_own,
-    load_own,
-    own_weights,
-    save_own,
-)
+from unstale.training.own_weights import OWN_WEIGHTS, check_norms, clip_own, gradient_norm
+from unstale.training.state import load_miner, save_miner
+
+
+class MinerTrainer(Trainer, ABC):
+    """Average, check and save the weights that an algorithm owns, those of its miner too."""
+
+    trained: str  # whose gradients are clipped together, in the words of an error
+
+    def take(self, algorithm: nn.Module, keep_checkpoints: int) -> None:
+        """Train an algorithm, which starts from the same weights in all processes."""
+        share_weights(self, algorithm.parameters())
+        self.algorithm: Any = algorithm  # it is an `Algorithm`
+        self.pending = PendingCheckpoint(keep_checkpoints)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
+        """Average the gradients of all processes once a step's last batch has added its own."""
+        loss = super().training_step(*args, **kwargs)
+        if self.accelerator.sync_gradients:
+            average(p.grad for p in self.algorithm.parameters() if p.grad is not None)
+        return loss
+
+    def _get_grad_norm(
+        self, model: nn.Module, grad_norm: Tensor | float | None = None
+    ) -> Tensor | float:
+        """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
+        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if self.accelerator.scaler is None:
+            own = gradient_norm(self.algorithm.miner.parameters())
+            norms = {self.trained: norm, "the corrector's": own}
+            check_norms(self.algorithm.record, norms)
+        return norm
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
+        """Write a checkpoint aside, seal it, and put it in place."""
+        with self.pending.save(self) as folder:
+            super()._save_checkpoint(model, trial)
+            if rank() > 0:
+                save_miner(folder, self.algorithm.miner, self.algorithm.record)
+
+    def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
+        return str(self.pending.folder or super()._get_output_dir(trial))
+
+    @abstractmethod
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
+        """Save all weights and the record of the run; nothing pickled."""
 
 
 @final
-class FreshTrainer(SentenceTransformerTrainer):
+class FreshTrainer(SentenceTransformerTrainer, MinerTrainer):
     """Train with a `FreshNegativesLoss`; checkpoints hold the corrector and the counters.
 
     Args:
-        model: The encoders, also those of `loss`.
         args: Any `SentenceTransformerTrainingArguments`; `miner_arguments` fills in what the
             loss needs.
         train_dataset: Columns `query` and `label`, see `FreshNegativesLoss`.
-        loss: The loss, with its miner.
-        keep_checkpoints: How many complete checkpoints to keep.
     """
+
+    trained = "the encoders'"
 
     def __init__(
         self,
@@ -59,52 +97,23 @@ class FreshTrainer(SentenceTransformerTrainer):
         keep_checkpoints: int = 2,
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
-        share_weights(self, [*model.parameters(), *own_weights(loss)])
-        self.fresh_loss = loss
-        self.pending = PendingCheckpoint(keep_checkpoints)
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:  # noqa: ANN401
-        """Average the gradients of all processes once a step's last batch has added its own."""
-        loss = super().training_step(*args, **kwargs)
-        if self.accelerator.sync_gradients:
-            moved = [*self.model.parameters(), *own_weights(self.fresh_loss)]
-            average(p.grad for p in moved if p.grad is not None)
-        return loss
+        self.take(loss, keep_checkpoints)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
-        clip_own(self.fresh_loss, self.args.max_grad_norm)
+        clip_own(self.algorithm.miner, self.args.max_grad_norm)
         return norm
-
-    def _get_grad_norm(
-        self, model: nn.Module, grad_norm: Tensor | float | None = None
-    ) -> Tensor | float:
-        """Refuse a gradient that is not finite; half precision with a scaler skips it itself."""
-        norm: Tensor | float = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if self.accelerator.scaler is None:
-            check_gradients(self.fresh_loss, norm)
-        return norm
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
-        """Write a checkpoint aside, seal it, and put it in place."""
-        with self.pending.save(self) as folder:
-            super()._save_checkpoint(model, trial)
-            if rank() > 0:
-                save_own(folder, self.fresh_loss)
-
-    def _get_output_dir(self, trial: Any) -> str:  # noqa: ANN401
-        return str(self.pending.folder or super()._get_output_dir(trial))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ANN401
         """Save the model as a plain folder and the miner beside it; nothing pickled."""
         folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
-        save_own(folder, self.fresh_loss)
+        save_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
-        load_own(Path(checkpoint_path), self.fresh_loss)
+        load_miner(Path(checkpoint_path), self.algorithm.miner, self.algorithm.record)
 
 
 def miner_arguments(
@@ -118,7 +127,7 @@ def miner_arguments(
     arguments: dict[str, Any] = {"router_mapping": {"query": "query"}}
     if prompt := prompt_of(model, "query"):
         arguments["prompts"] = {"query": prompt}
-    if own_weights(loss):
+    if list(loss.miner.parameters()):
         arguments["learning_rate_mapping"] = {OWN_WEIGHTS: corrector_lr}
     return arguments
 
