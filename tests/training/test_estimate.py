@@ -58,7 +58,10 @@ def test_equals_the_truth_when_everything_is_encoded() -> None:
     assert 0.1 < found[0] < found[1] < 0.95
 
 
-@pytest.mark.parametrize("noise", [0.03, 0.08])
+_FAR = pytest.mark.xfail(strict=True, reason="a known bias: docs/decisions/meter.md")
+
+
+@pytest.mark.parametrize("noise", [0.03, *(pytest.param(n, marks=_FAR) for n in (0.05, 0.08))])
 def test_the_bias_over_20_000_targets_is_small(noise: float) -> None:
     errors, pooled = [], []
     for seed in range(3):
@@ -76,8 +79,7 @@ def test_the_bias_over_20_000_targets_is_small(noise: float) -> None:
         pooled.append(share - truth[1])
     assert torch.tensor(errors).abs().max() < 0.03
     assert torch.tensor(errors).mean(dim=0).abs().max() < 0.015
-    if noise > 0.05:
-        assert min(pooled) > 0.03  # so the estimate has something to mend
+    assert min(pooled) > 0.015  # so the estimate has something to mend
 
 
 def test_a_pool_counts_every_target_once() -> None:
