@@ -136,7 +136,6 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
         (["--scale", "0"], "--scale must be above 0, got 0"),
-        (["--corrector-anchor", "0"], "--memory needs an anchored corrector"),
         (["--device", "nope"], "cannot use the device 'nope'"),
         (["--probe-queries", "0"], "--probe-queries must be at least 1, got 0"),
         (["--towers", "tied", "--query-max-length", "9"], "unless --towers separate"),

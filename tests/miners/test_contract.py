@@ -153,7 +153,8 @@ def test_ranks_the_whole_corpus_by_each_view_and_changes_nothing(
         for weight in miner.parameters():  # from the identity to something
             weight.add_(0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
     queries = batch()
-    miner.loss(queries, torch.ones(9, D), torch.arange(9), None)  # writes to a memory
+    fresh = torch.randn(9, D, generator=torch.Generator().manual_seed(2))
+    miner.loss(queries, fresh, torch.arange(9), None)  # writes to a memory
     before, state = miner.mine(queries, K), torch.get_rng_state()
     ranked, view = miner.ranked(queries.vectors, 20, 5), miner.view(torch.arange(N), 5)
     assert (ranked is None) == (view is None)

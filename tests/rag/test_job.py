@@ -94,7 +94,6 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp
         ({"strategy": "magic"}, "unknown strategy 'magic'; choose from none, frozen"),
         ({"batch_size": 100}, "a batch of 100 needs as many training questions; there are 80"),
         ({"eval_split": "later"}, "no split 'later'"),
-        ({"corrector_anchor": 0.0}, "--memory needs an anchored corrector"),
         ({"reader_lr": -1.0}, "--reader-lr must be above 0, got -1.0"),
     ],
 )

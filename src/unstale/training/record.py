@@ -127,7 +127,8 @@ class RunRecord:
 
         `blamed` names some embeddings and their rows to look at first.
         """
-        for name, loss in losses.items():
+        # First the corrector's: one that has gone wrong spoils free negatives, too.
+        for name, loss in sorted(losses.items(), key=lambda item: item[0] != "corrector_loss"):
             if not torch.isfinite(loss):
                 if blamed is not None:
                     self.check_finite(*blamed)
