@@ -94,7 +94,8 @@ def test_a_buffer_three_times_the_memory_trains_from_disk(
     ("flags", "way"),
     [
         (["--strategy", "stale"], "--mapped"),
-        (["--strategy", "corrected", "--mapped"], "--no-memory"),
+        (["--strategy", "corrected", "--mapped"], "--search exact"),
+        (["--strategy", "corrected", "--mapped", "--search", "exact"], "--no-memory"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_way_out(

@@ -21,7 +21,7 @@ CASES = {name: ["--strategy", name] for name in strategies()} | {
     "sampled": ["--sampling", "gumbel"],
     "rolling": ["--search", "rolling"],
     "ivf": ["--search", "ivf"],
-    "paper": ["--corrector-anchor", "0", "--no-memory"],
+    "paper": ["--corrector-loss", "ce", "--no-memory", "--no-fallback"],
     "dropout": ["--dropout"],
     "accumulated": ["--trainer.gradient_accumulation_steps", "2"],
     "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
