@@ -67,6 +67,7 @@ def test_a_run_mines_in_its_corrected_view(
     buffer = TargetBuffer.open(run / "buffer")[torch.arange(120)]
     with torch.no_grad():
         corrected = run_corrector(str(run), buffer.shape[1])(buffer)
+    torch.testing.assert_close(corrected.norm(dim=1), torch.ones(120))  # as the encoder's
     model = SentenceTransformer(str(run / "model"), device="cpu")
     queries = model.encode_query(list(dataset.queries), convert_to_tensor=True)
     found = mined(load_dataset(str(tmp_path / "out")))

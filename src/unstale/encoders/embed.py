@@ -90,7 +90,8 @@ def embed_together(
     progress: tqdm | None = None,  # type: ignore[type-arg]
 ) -> Float[Tensor, "n d"]:
     """Do as `embed_targets`, each process its share of the rows; all get all the vectors."""
-    return gather(embed_targets(model, tokens, rows[share(len(rows))], progress=progress))
+    own = embed_targets(model, tokens, rows[share(len(rows))], progress=progress)
+    return gather(own.to(model.device)).cpu()  # a group may serve the model's device alone
 
 
 def token_batches(lengths: Int[ndarray, " n"], budget: int) -> Iterator[Int[ndarray, " b"]]:

@@ -29,7 +29,7 @@ _KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # tolerances before the corrector coun
 class Corrected(Miner):
     """Search h(B) instead of B, and learn h from the fresh embeddings of the candidates.
 
-    Without memory and fallback this is the paper's method to the letter.
+    With the loss `ce` and without memory and fallback this is the paper's method to the letter.
 
     Args:
         buffer: The stale embeddings B.

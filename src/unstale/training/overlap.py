@@ -31,7 +31,7 @@ class CorpusOverlap:
         miner: Whose views to compare; one that caches nothing has no overlap.
         dataset: The queries.
         splits: By the name that a result gets, the split to draw queries of.
-        step: Completed steps, by which a memory fades.
+        step: Completed steps.
         queries: How many queries of each split.
         k: The overlap is that of the top k.
         seed: Random seed of the draw.
