@@ -12,6 +12,7 @@ from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
+from unstale.evaluation.nearest import watched
 from unstale.miners import Corrected, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.results import ExampleQuery
@@ -22,8 +23,8 @@ from unstale.training.examples import NearestExamples
 def mined_examples(model, miner, dataset, tokens, positives, **options) -> list[ExampleQuery]:
     """Watch the corpus being encoded, and list."""
     made = NearestExamples(model, miner, dataset, positives, **{"step": 0} | options)
-    for _ in made.watch(retrieve.fresh_chunks(model, tokens, progress=False)):
-        pass
+    fresh = retrieve.fresh_chunks(model, tokens, progress=False)
+    list(watched(fresh, filter(None, [made.true])))
     return made.listed()
 
 
@@ -49,7 +50,6 @@ def test_lists_agree_with_brute_force(
     chunk: int,
     depth: int,
 ) -> None:
-    monkeypatch.setattr(examples, "_CHUNK", chunk)
     monkeypatch.setattr(examples, "_DEPTH", depth)
     monkeypatch.setattr(retrieve, "_CHUNK", chunk)
     tokens, buffer = drifted

@@ -10,6 +10,7 @@ from transformers import TrainingArguments
 
 from unstale import distributed
 from unstale.declare import changed
+from unstale.evaluation.retrieve import cached_chunks
 from unstale.files import atomic_folder, write_json
 from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
@@ -79,7 +80,7 @@ def train_rag_checked(
     prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
     evaluator = RagEvaluator(questions, prepared.tokens, reader, checked, progress=progress)
     evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial = evaluate(retriever, corpus, read=False)
 
     algorithm = _make_algorithm(questions, retriever, reader, checked, prepared)

@@ -9,7 +9,8 @@ from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.declare import changed
 from unstale.evaluation.evaluator import Evaluator, sample_queries
-from unstale.evaluation.retrieve import fresh_chunks
+from unstale.evaluation.nearest import watched
+from unstale.evaluation.retrieve import cached_chunks, fresh_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.training.algorithm1 import FreshNegativesLoss
@@ -70,7 +71,7 @@ def train_checked(
         train_rows=sample_queries(dataset, settings.seed), progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial, initial_train = evaluate(model, corpus), evaluator.train
 
     positives = Positives(dataset, ["train"])
@@ -89,7 +90,7 @@ def train_checked(
     splits = {"train": "train", "eval": settings.eval_split}
     overlap = CorpusOverlap(model, loss.miner, dataset, splits, step=settings.steps)
     fresh = fresh_chunks(model, prepared.tokens, progress=progress)
-    metrics = evaluate(model, overlap.watch(examples.watch(fresh)))
+    metrics = evaluate(model, watched(fresh, filter(None, (examples.true, overlap.true))))
     record = loss.record
     if distributed.rank() == 0:
         evaluator.save(output, settings.strategy)
