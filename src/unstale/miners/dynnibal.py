@@ -40,7 +40,7 @@ class Dynnibal(Miner):
     ) -> None:
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
-        self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
+        self.moved = buffer.in_memory(buffer.device)  # a copy, of the same precision
         self.register_buffer("vectors", self.moved.shared())  # what a checkpoint must hold
         self.searched = Stale(self.moved, gumbel_seed)
         self.refits = refits
@@ -58,16 +58,14 @@ class Dynnibal(Miner):
         full = self.base.refresh(step, embed)
         if not full.refreshed and not self.refits.due(step):
             return Embedded()
-        everything = torch.arange(len(self.moved))
-        if full.refreshed:
-            self.moved.write(everything, self.base.buffer[everything])
-            return full
-        rows = subset(len(self.moved), self.sample, self.seed, step)
-        move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
-        for part in everything.split(16_384):
+        move = None
+        if not full.refreshed:
+            rows = subset(len(self.moved), self.sample, self.seed, step)
+            move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
+        for part in torch.arange(len(self.moved)).split(16_384):
             stale = self.base.buffer[part]
-            self.moved.write(part, stale + stale @ move)
-        return Embedded(sampled=self.sample)
+            self.moved.write(part, stale if move is None else stale + stale @ move)
+        return full if full.refreshed else Embedded(sampled=self.sample)
 
     def view(self, rows: Int[Tensor, " n"], step: int) -> View:
         """Show the last full refresh, and where the regression moved it."""
