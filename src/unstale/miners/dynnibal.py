@@ -69,14 +69,16 @@ class Dynnibal(Miner):
             self.moved.write(part, stale + stale @ move)
         return Embedded(sampled=self.sample)
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
+    def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked:
         """Find the k best targets by the last full refresh, and by the regressed buffer."""
-        moved = self.searched.ranked(queries, k, step)
-        return Ranked(self.base.ranked(queries, k, step).stale, moved.stale)
+        moved = self.searched.ranked(queries, k, exclude)
+        return Ranked(self.base.ranked(queries, k, exclude).stale, moved.stale)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

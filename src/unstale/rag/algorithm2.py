@@ -149,7 +149,7 @@ class RetrieverReaderLoss(nn.Module):
 
     def _embed_targets(self, rows: Int[Tensor, " c"]) -> Float[Tensor, "c d"]:
         with self.record.timed("retriever", self.model.device):
-            if self.frozen and (view := self.miner.view(rows, self.record.step)) is not None:
+            if self.frozen and (view := self.miner.view(rows)) is not None:
                 fresh = view.stale  # as fresh as ever: the encoder does not move
             else:
                 self.record.counters.targets_trained += len(rows)

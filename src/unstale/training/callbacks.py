@@ -95,7 +95,7 @@ class Steps(TrainerCallback):
             return
         record, began = self.algorithm.record, time.perf_counter()
         counters = record.counters
-        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step, record.step)
+        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step)
         counters.metering_seconds += time.perf_counter() - began
         if reading is not None:
             counters.targets_probed += reading.encoded

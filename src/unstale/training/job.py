@@ -9,16 +9,15 @@ from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.declare import changed
 from unstale.evaluation.evaluator import Evaluator, sample_queries
-from unstale.evaluation.retrieve import fresh_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
-from unstale.training.examples import NearestExamples
+from unstale.training.examples import nearest_examples
 from unstale.training.finish import save_weights, shared_results
-from unstale.training.overlap import CorpusOverlap
+from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, merged, miner_arguments, trainer_arguments
@@ -85,11 +84,7 @@ def train_checked(
     if distributed.rank() == 0:
         save_weights(output, model, loss.miner)
 
-    examples = NearestExamples(model, loss.miner, dataset, positives, step=settings.steps)
-    splits = {"train": "train", "eval": settings.eval_split}
-    overlap = CorpusOverlap(model, loss.miner, dataset, splits, step=settings.steps)
-    fresh = fresh_chunks(model, prepared.tokens, progress=progress)
-    metrics = evaluate(model, overlap.watch(examples.watch(fresh)))
+    metrics = evaluate(model)
     record = loss.record
     if distributed.rank() == 0:
         evaluator.save(output, settings.strategy)
@@ -104,8 +99,8 @@ def train_checked(
         initial_train_metrics=initial_train,
         train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
-        overlap=overlap.shares(),
-        examples=examples.listed(),
+        overlap=corpus_overlap(model, loss.miner, evaluator),
+        examples=nearest_examples(model, loss.miner, evaluator, positives),
     )
 
 
