@@ -43,7 +43,7 @@ def _read(source: Location) -> RetrievalDataset:
     reading.check(source.place)
     name = source.name if source.path.exists() else source.place
     dataset = replace(found.dataset(name), skipped=reading.skipped)
-    if source.progress or reading.skipped:
+    if source.progress:
         reading.tell(source.place, dataset)
     return dataset
 
@@ -77,7 +77,7 @@ def from_columns(
     gathered = gather(reader.read("train", rows), _texts(corpus), by_text=True)
     reading.check(name)
     data = gathered.dataset(name)
-    if reading.skipped:
+    if reading.skipped and progress:
         reading.tell(name, data)
     return data, reader.without(roles)
 

@@ -118,7 +118,7 @@ class _Table:
         gathered = gather(self._examples(at, reading), columns.corpus_targets(rows), by_text=True)
         reading.check(at.place)
         dataset = replace(gathered.dataset(at.name), skipped=reading.skipped)
-        if at.progress or reading.skipped:
+        if at.progress:
             reading.tell(at.place, dataset)
         return dataset
 
