@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import final
@@ -112,8 +112,20 @@ class RetrievalDataset:
     """A corpus of targets, queries, and qrels by split; answers where the data has them.
 
     Everything is addressed by row number: a target's row is its place in the corpus (and in the
-    buffer), a query's row its place in `queries`. Ids appear only in files. A target's text begins
-    with its title, if it has one; `title_ends` tells after how many characters that ends.
+    buffer), a query's row its place in `queries`. Ids appear only in files.
+
+    Attributes:
+        name: What reports call the data.
+        target_ids: The id of each target.
+        targets: The text of each target. It begins with the title, if there is one.
+        query_ids: The id of each query.
+        queries: The text of each query.
+        qrels: The judgements of each split, e.g. `qrels["train"].pairs`: (query row, target row).
+        answers: The accepted answers of each query, for `unstale rag`.
+        title_ends: After how many characters a target's title ends; 0 if it has none.
+        skipped: How many rows of the file were left out, by reason.
+        held_out: The splits that were taken out of `train` because the data had none.
+        source: The name that `load_dataset` was given.
     """
 
     name: str
@@ -124,6 +136,9 @@ class RetrievalDataset:
     qrels: Mapping[str, Qrels]
     answers: Sequence[Sequence[str]] | None = None
     title_ends: Int[ndarray, " n"] | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    held_out: Sequence[str] = ()
+    source: str = ""
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
@@ -139,6 +154,10 @@ class RetrievalDataset:
         duplicates = int((groups != np.arange(len(groups))).sum())
         counts: dict[str, int | str] = {"name": self.name, "targets": len(self.targets)}
         counts |= {"queries": len(self.queries), "duplicate_texts": duplicates}
+        if self.skipped:
+            counts["skipped_rows"] = sum(self.skipped.values())
+        if self.held_out:
+            counts["held_out"] = ", ".join(self.held_out)
         return counts | {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
 
 
