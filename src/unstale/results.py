@@ -94,6 +94,11 @@ class RunResult:
     searched: Sequence[JsonObject] = field(default_factory=list)
     curve: Sequence[JsonObject] = field(default_factory=list)
     examples: Sequence[ExampleQuery] = field(default_factory=list)
+    # With a reader: what was measured on dev questions, the step whose weights are the run's, and
+    # whether its retriever is the one it started with, because training had made that worse.
+    dev: Sequence[JsonObject] | None = None
+    kept_step: int | None = None
+    kept_start: bool | None = None
     answers: Sequence[AnsweredQuestion] | None = None
 
     @property
