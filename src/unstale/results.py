@@ -43,11 +43,16 @@ class ExampleQuery:
 @final
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A question, what a reader answered, and the answers that would have been right."""
+    """A question, what a reader answered, and the answers that would have been right.
+
+    Where known, also what it answered before training, and the first targets that it read.
+    """
 
     question: str
     answer: str
     gold: Sequence[str]
+    before: str | None = None
+    read: Sequence[str] | None = None
 
 
 @final
@@ -94,11 +99,11 @@ class RunResult:
     searched: Sequence[JsonObject] = field(default_factory=list)
     curve: Sequence[JsonObject] = field(default_factory=list)
     examples: Sequence[ExampleQuery] = field(default_factory=list)
-    # With a reader: what was measured on dev questions, the step whose weights are the run's, and
-    # whether its retriever is the one it started with, because training had made that worse.
+    # With a reader: what was measured on dev questions, and of which steps the weights are. The
+    # retriever's step is 0 if training made it worse, and it was left as it started.
     dev: Sequence[JsonObject] | None = None
-    kept_step: int | None = None
-    kept_start: bool | None = None
+    reader_step: int | None = None
+    retriever_step: int | None = None
     answers: Sequence[AnsweredQuestion] | None = None
 
     @property

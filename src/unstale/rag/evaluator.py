@@ -24,10 +24,12 @@ from unstale.rag.answering import answer
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
+from unstale.results import AnsweredQuestion
 from unstale.search.best import TopK
 from unstale.training.settings import Checked
 
 _DEPTH = 100  # targets retrieved for each question, if the reader does not see more
+_SHOWN, _READ = 8, 3  # questions that the report shows, and how many of the targets read
 _PAIRS = 64  # (question, target) pairs that the reader encodes at once
 
 
@@ -61,6 +63,8 @@ class RagEvaluator:
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self.found_in_dev = 0.0  # answer_mrr of the dev questions when last retrieved for
         self.answers: list[dict[str, Any]] = []
+        self._before: list[str] = []  # what was answered to the questions shown, before training
+        self._found: TopK | None = None  # for the questions of the split
         self._questions, self._tokens, self._progress = questions, tokens, progress
         rows = questions.rows(self.split)
         if 0 < settings.eval_questions < len(rows):
@@ -91,7 +95,7 @@ class RagEvaluator:
         # A question is no target: the rule that leaves out the target of its id is for queries.
         depth = max(_DEPTH, self.k)
         both = retrieve(model, self._questions.dataset, asked, corpus, k=depth, own=True)
-        found = TopK(*(part[: len(self.rows)] for part in both))
+        found = self._found = TopK(*(part[: len(self.rows)] for part in both))
         if len(self.dev):
             first = self._first(self.dev, both.rows[len(self.rows) :])
             self.found_in_dev = float(np.mean(1 / (1 + first)))
@@ -109,6 +113,26 @@ class RagEvaluator:
         ]
         self.values = self._judge(self.rows, written) | self.values
         return self.means
+
+    def begin(self) -> None:
+        """Answer the questions that the report shows, before training, from what was retrieved."""
+        some, found = self._shown, self._found
+        if found is not None:
+            found = TopK(found.scores[some], found.rows[some])
+        self._before = self._answer(self.rows[some], found)
+
+    def examples(self) -> list[AnsweredQuestion]:
+        """Show some questions: what was answered before training and now, and from what."""
+        listed = []
+        for i, before in zip(self._shown.tolist(), self._before, strict=True):
+            seen = () if self._found is None else self._found.rows[i, : min(self.k, _READ)].numpy()
+            read = self._questions.dataset.targets.take(seen) if len(seen) else []
+            listed.append(AnsweredQuestion(**self.answers[i], before=before, read=list(read)))
+        return listed
+
+    @property
+    def _shown(self) -> Int[ndarray, " s"]:
+        return np.arange(0, len(self.rows), max(1, len(self.rows) // _SHOWN))[:_SHOWN]
 
     @property
     def means(self) -> dict[str, float]:

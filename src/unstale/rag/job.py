@@ -24,7 +24,7 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
-from unstale.results import AnsweredQuestion, RunResult
+from unstale.results import RunResult
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
@@ -34,7 +34,6 @@ from unstale.training.trainer import trainer_arguments
 
 _LOG = logging.getLogger(__name__)
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
-_SHOWN = 8  # answers that the report shows
 
 
 def train_rag(
@@ -90,6 +89,7 @@ def train_rag_checked(
     timed = partial(prepared.clock.timed, "evaluation")
     corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
     timed(evaluator.retrieve)(retriever, corpus)
+    timed(evaluator.begin)()
     initial, found_at_start = evaluator.means, evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
@@ -200,21 +200,21 @@ def _results(
     metrics: dict[str, float],
     kept_start: bool,
 ) -> RunResult:
-    parts = trained.record.parts
+    parts, looks = trained.record.parts, trained.record.looks
+    step = kept_step(looks) if looks else checked.settings.steps
     shared = shared_results(checked, prepared, trained.record)
     shared["seconds"] |= {
         f"{part}_forward": parts.get(f"{part}_seconds", 0.0) for part in ("retriever", "reader")
     }
-    every = max(1, len(evaluator.answers) // _SHOWN)
     return RunResult(
         **shared,
         initial_metrics=initial,
         metrics=metrics,
-        dev=trained.record.looks,
-        kept_step=kept_step(trained.record.looks) if trained.record.looks else None,
-        kept_start=kept_start,
+        dev=looks,
+        reader_step=step,
+        retriever_step=0 if kept_start else step,
         gold_questions=evaluator.gold,
         reader_inputs=int(parts.get("reader_inputs", 0)),
         reader_truncated=int(parts.get("reader_truncated", 0)),
-        answers=[AnsweredQuestion(**answer) for answer in evaluator.answers[::every][:_SHOWN]],
+        answers=evaluator.examples(),
     )
