@@ -73,6 +73,7 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     record.counters = Counters(**state["counters"])
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
+    record.looks = state.get("looks", [])
     record.search = state.get("search", [])
     record.parts = state.get("parts", {})
     record.clock.resume(state.get("clock", {}))
