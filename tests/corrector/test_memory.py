@@ -85,6 +85,6 @@ def test_search_sees_the_corrected_target_and_its_residual(gumbel_seed: int | No
         scores = scores + gumbel(gumbel_seed, 20.0, 9, queries.rows, torch.arange(80))
     scores.scatter_(1, queries.positives, -torch.inf)
     assert torch.equal(made.mine(queries, 7), scores.topk(7).indices)
-    view = made.view(torch.arange(80), 9)
+    view = made.view(torch.arange(80))
     assert view.corrected is not None
     torch.testing.assert_close(view.corrected, seen)

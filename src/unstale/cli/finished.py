@@ -36,9 +36,10 @@ class FinishedRun:
 
     folder: Path
     config: dict[str, Any]
+    trust_remote_code: bool  # of the command that looks at the run, never of the run
 
     @classmethod
-    def open(cls, path: str) -> "FinishedRun":
+    def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
         """Read the flags of a run; those of a comparison's cell are its comparison's."""
         folder = Path(path)
         if not (folder / "model").is_dir():
@@ -52,7 +53,7 @@ class FinishedRun:
             owner = folder.resolve().parent.parent
         if not (owner / CONFIG).is_file():
             raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
-        return cls(folder, _config_with_data(owner))
+        return cls(folder, _config_with_data(owner), trust_remote_code)
 
     @property
     def answers(self) -> bool:
@@ -62,7 +63,7 @@ class FinishedRun:
     def load_data(self) -> RetrievalDataset:
         """Load the data that the run was trained on."""
         data = self.config["data"]
-        return load_questions(data).dataset if self.answers else load_dataset(data)
+        return load_questions(data).dataset if self.answers else load_dataset(data, progress=False)
 
     def load_trained(self) -> SentenceTransformer:
         """Load the encoder that the run trained."""
@@ -95,8 +96,10 @@ class FinishedRun:
 
     @property
     def _machine(self) -> dict[str, Any]:
-        trusted = bool(self.config.get("trust_remote_code"))
-        return {"device": self.config.get("device"), "trust_remote_code": trusted}
+        return {
+            "device": self.config.get("device"),
+            "trust_remote_code": self.trust_remote_code,
+        }
 
 
 def run_parts(run: str) -> tuple[str, str, str]:

@@ -77,7 +77,7 @@ def embed_targets(
     """
     vectors = torch.zeros(len(rows), dimension(model), device=device)
     with evaluating(model):
-        for batch in token_batches(tokens.lengths[rows], tokens_per_batch):
+        for batch in token_batches(tokens.lengths(rows), tokens_per_batch):
             features = tokens.features(rows[batch], model.device)
             fresh = embed(model, features, "document", unit=is_cosine(model))
             vectors[torch.from_numpy(batch).to(device)] = fresh.float().to(device)

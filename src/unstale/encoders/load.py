@@ -99,6 +99,8 @@ def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTra
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0] or repr(error)
         rule = "not `tiny`, a model folder or a hub name that can be reached"
+        if "trust_remote_code" in str(error):
+            rule = "it has code of its own, which runs only with --trust-remote-code"
         raise InputError(f"cannot load the model {name!r}: {rule} ({reason})") from error
 
 

@@ -45,15 +45,6 @@ class Nearest:
         return in_order(TopK(whole.scores.cpu(), whole.rows.cpu()))
 
 
-def watched(corpus: Corpus, by: Iterable[Nearest]) -> Iterator[tuple[int, Float[Tensor, "_ d"]]]:
-    """Pass the pieces of a corpus on, and show them to others on the way."""
-    watching = list(by)
-    for start, vectors in corpus:
-        for nearest in watching:
-            nearest.see(start, vectors)
-        yield start, vectors
-
-
 @contextmanager
 def full_products() -> Iterator[None]:
     """Multiply in float32 throughout: in TF32 targets that are nearly as good change ranks."""

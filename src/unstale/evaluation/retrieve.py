@@ -21,7 +21,7 @@ from unstale.search.best import TopK, drop
 _CHUNK = 4096  # targets encoded and scored together, whatever the number of processes
 
 
-def own_rows(count: int) -> slice:
+def own_part(count: int) -> slice:
     """Return the rows of a corpus that this process encodes and scores, in whole chunks."""
     part = share(-(-count // _CHUNK))
     return slice(part.start * _CHUNK, min(part.stop * _CHUNK, count))
@@ -31,7 +31,7 @@ def fresh_chunks(
     model: SentenceTransformer, tokens: TokenStore, *, progress: bool = True
 ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
     """Embed this process's share of the corpus piece by piece; nothing is kept."""
-    own = own_rows(len(tokens))
+    own = own_part(len(tokens))
     total = own.stop - own.start
     with tqdm(total=total, desc="encoding", unit="target", disable=not progress) as bar:
         for start in range(own.start, own.stop, _CHUNK):
@@ -41,7 +41,7 @@ def fresh_chunks(
 
 def cached_chunks(buffer: TargetBuffer) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
     """Read this process's share of a corpus that is embedded already."""
-    own = own_rows(len(buffer))
+    own = own_part(len(buffer))
     yield from buffer.chunks(_CHUNK, own.start, own.stop)
 
 
@@ -60,7 +60,7 @@ def retrieve(
     device. Unless `own` is set, a query does not find the target that has its own id: BEIR's rule.
     """
     queries = embed_queries(model, dataset.queries.take(query_rows)).to(model.device)
-    banned = torch.full((len(query_rows), 1), -1) if own else _own_rows(dataset, query_rows)
+    banned = torch.full((len(query_rows), 1), -1) if own else own_rows(dataset, query_rows)
     k = min(k, len(dataset.targets) - int((banned >= 0).any()))
     nearest = Nearest(queries, min(k + 1, len(dataset.targets)))
     for start, vectors in corpus:
@@ -68,7 +68,7 @@ def retrieve(
     return drop(nearest.best(), banned, k)
 
 
-def _own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:
+def own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:
     """Find the target whose id equals the query's, or -1."""
     wanted = {key: i for i, key in enumerate(dataset.query_ids.take(query_rows))}
     own = torch.full((len(query_rows), 1), -1)

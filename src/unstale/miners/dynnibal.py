@@ -43,7 +43,7 @@ class Dynnibal(Miner):
     ) -> None:
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
-        self.moved = buffer.in_memory(buffer.device)
+        self.moved = buffer.in_memory(buffer.device)  # a copy, of the same precision
         self.searched = Stale(self.moved, gumbel_seed)
         self.refits = refits
         self.sample = min(sample, len(buffer))
@@ -69,14 +69,16 @@ class Dynnibal(Miner):
             self.moved.write(here, stale if move is None else stale + stale @ move)
         return full if full.refreshed else Embedded(sampled=self.sample)
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
+    def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the last full refresh, and where the regression moved it."""
         return View(self.base.buffer[rows], self.moved[rows])
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked:
         """Find the k best targets by the last full refresh, and by the regressed buffer."""
-        moved = self.searched.ranked(queries, k, step)
-        return Ranked(self.base.ranked(queries, k, step).stale, moved.stale)
+        moved = self.searched.ranked(queries, k, exclude)
+        return Ranked(self.base.ranked(queries, k, exclude).stale, moved.stale)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

@@ -59,13 +59,15 @@ class Refreshed(Miner):
             self.buffer.write(rows, embed(rows))
         return Embedded(refreshed=len(self.buffer))
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
+    def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the embeddings of the last refresh."""
-        return self.stale.view(rows, step)
+        return self.stale.view(rows)
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked:
         """Find the k best targets by the embeddings of the last refresh."""
-        return self.stale.ranked(queries, k, step)
+        return self.stale.ranked(queries, k, exclude)
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""
