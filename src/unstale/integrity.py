@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unstale.errors import InputError
+from unstale.errors import InputError, RunError
 from unstale.files import write_json
+from unstale.written import LIST, written
 
 SEAL = "files.json"
 BUFFER = "manifest.json"  # a buffer keeps its checksums there
@@ -34,13 +36,36 @@ def digest(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def seal(folder: Path) -> None:
-    """List every file of a finished folder; hidden ones and folders with their own list are not."""
+def seal(folder: Path, needs: Iterable[str] = ()) -> None:
+    """List every file of a finished folder; hidden ones and folders with their own list are not.
+
+    Of a folder that keeps a list of what unstale wrote, that is sealed, and nothing else.
+
+    Raises:
+        RunError: A file is missing of those that were written, or of those that it needs.
+    """
+    ours = written(folder) if (folder / LIST).is_file() else None
+    lost = sorted(name for name in {*needs, *(ours or ())} if _lost(folder, name))
+    if lost:
+        named = ", ".join(map(ascii, lost[:3])) + (" and more" if len(lost) > 3 else "")
+        why = "it was moved, or files in it were deleted, while the run wrote into it"
+        raise RunError(f"{folder} lacks {named}: {why}")
+    names = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     listed = {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for path in _files(folder)
+        name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for name, path in names.items()
+        if ours is None or name in ours
     }
     write_json(folder / SEAL, {"format": _FORMAT, "sha256": digest(listed), "files": listed})
+
+
+def _lost(folder: Path, name: str) -> bool:
+    """Tell whether a file is missing that no one may delete; old checkpoints anyone may."""
+    return (
+        "checkpoints" not in name.split("/")
+        and name not in _REMADE
+        and (not (folder / name).is_file())
+    )
 
 
 def check_seal(folder: Path, *, full: bool = True) -> int:
