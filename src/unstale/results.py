@@ -62,6 +62,7 @@ class RunResult:
     model: str | None = None  # that was only measured
     seed: int | None = None
     steps: int = 0  # 0: not trained, only measured
+    identity: Mapping[str, str] | None = None  # of data, models and settings
     batch_size: int | None = None
     split: str = "test"
     initial_metrics: Mapping[str, float] = field(default_factory=dict)

@@ -11,7 +11,6 @@ from transformers import TrainingArguments
 from unstale import distributed
 from unstale.declare import changed
 from unstale.files import atomic_folder, write_json
-from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.evaluator import RagEvaluator
@@ -76,7 +75,9 @@ def train_rag_checked(
         retriever.requires_grad_(False)
     dataset, rows = questions.dataset, questions.rows("train")
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
-    prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
+    prepared = prepare(
+        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
+    )
     evaluator = RagEvaluator(questions, prepared.tokens, reader, checked, progress=progress)
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
@@ -127,8 +128,7 @@ def _make_algorithm(
         frozen=settings.strategy in ("none", "frozen"),
         seed=settings.seed,
     )
-    answers = digest([list(known) for known in questions.answers])
-    algorithm.record.identity = prepared.identity | {"answers": answers}
+    algorithm.record.identity = prepared.identity
     algorithm.record.clock = prepared.clock
     return algorithm
 

@@ -23,6 +23,7 @@ from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
 from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
+from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
@@ -111,6 +112,7 @@ def check_mining(
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
     check_bounds(settings)
+    check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
