@@ -73,8 +73,7 @@ def test_a_split_may_be_that_of_training(
     shared = replace(asked, query_ids=asked.target_ids, qrels={"train": qrels((0, 1), (1, 0))})
     evaluate = evaluator(shared, static_model, "train")
     assert evaluate(static_model) == evaluate.train
-    assert evaluate.found is not None
-    for query, rows in enumerate(evaluate.found.rows.tolist()):
+    for query, rows in enumerate(evaluate.evaluated.found.rows.tolist()):
         assert query not in rows
 
 

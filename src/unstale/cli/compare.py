@@ -47,6 +47,8 @@ def run(chosen: CompareFlags) -> None:
             embed_once(ready.dataset, ready.models[0], buffer, chosen.dtype)
         ready = replace(ready, models=())  # each cell loads its own: these need no memory any more
         runs, values = _train(ready, cells, output / "cells", buffer)
+        whole = ready.measure_whole()
+        runs = [replace(run, full_metrics=whole) for run in runs]
         summary = summarise(values)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
@@ -112,4 +114,6 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}
+    if not chosen.steps:  # whose default is of a training without a reader
+        del shared["steps"]
     return RagFlags(**{**shared, **chosen.rag, "retriever": chosen.model})

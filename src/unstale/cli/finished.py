@@ -63,7 +63,7 @@ class FinishedRun:
     def load_data(self) -> RetrievalDataset:
         """Load the data that the run was trained on."""
         data = self.config["data"]
-        return load_questions(data).dataset if self.answers else load_dataset(data)
+        return load_questions(data).dataset if self.answers else load_dataset(data, progress=False)
 
     def load_trained(self) -> SentenceTransformer:
         """Load the encoder that the run trained."""

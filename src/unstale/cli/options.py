@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from unstale.declare import setting
 from unstale.rag.settings import RagSettings
-from unstale.settings import FilterSettings, Precision, TrainSections
+from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,12 @@ class DataFlags:
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
             built-in docstrings; docstrings:numpy,rich makes it of other packages.
+        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
+            are skipped and counted otherwise.
     """
 
     data: str = setting("docstrings", local=True)
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
 
 
 @dataclass(frozen=True)
-class EvaluateFlags(OutputFlags, DataFlags, EncoderFlags):
+class EvaluateFlags(OutputFlags, HoldoutSettings, DataFlags, EncoderFlags):
     """Measure a model on a dataset: recall, MRR, nDCG.
 
     It writes results.json and a TREC run file.

@@ -19,28 +19,39 @@ _NAMED = ("hf", "ir_datasets")  # read what need not be a path
 BUILTIN = {"docstrings": docstrings_folder, "facts": facts_folder}
 
 
-def load_dataset(name: str, *, progress: bool = True, judged: bool = True) -> RetrievalDataset:
+def load_dataset(
+    name: str, *, progress: bool = True, judged: bool = True, strict: bool = False
+) -> RetrievalDataset:
     """Read data in any format, or build (once) and read a built-in set.
 
     `docstrings` is made of the standard library and some packages; `docstrings:numpy,rich` names
     others. `facts` is a made-up world of questions and answers. Anything else is
     `[FORMAT:]PLACE[:ROLE=COLUMN,...]`: a file, a folder or a name on the hub, a format if it is not
-    to be found out, and the roles of columns if their names do not tell. Unless `judged`, a BEIR
-    folder will do that has no qrels, or not even queries.
+    to be found out, and the roles of columns if their names do not tell.
+
+    Args:
+        name: What to read.
+        progress: Show progress bars, and say what was read.
+        judged: Whether there must be judgements. Otherwise a BEIR folder may lack qrels, or even
+            queries.
+        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
+            are skipped and counted otherwise.
     """
     builtin, _, choice = name.partition(":")
     if name in BUILTIN or builtin == "docstrings":
         folder = docstrings_folder(choice.split(",")) if choice else BUILTIN[builtin]()
-        return replace(read_beir(folder, progress=progress), name=name)
+        return replace(read_beir(folder, progress=progress), name=name, source=name)
     chosen, source = parse_name(name, progress=progress)
-    source = replace(source, judged=judged)
+    source = replace(source, judged=judged, strict=strict)
     if chosen is not None:
         if chosen not in _NAMED and not source.path.exists():
             raise InputError(f"there is no file or folder {source.place!r}")
-        return FORMATS[chosen].read(source)
-    found = _detect(source)
-    _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
-    return found.read(source)
+        found = FORMATS[chosen]
+    else:
+        found = _detect(source)
+        if progress and not source.path.is_file():
+            _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
+    return replace(found.read(source), source=name)
 
 
 def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Location]:

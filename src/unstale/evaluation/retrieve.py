@@ -44,7 +44,7 @@ def retrieve(
     query does not find the target that has its own id: BEIR's rule.
     """
     queries = embed_queries(model, dataset.queries.take(query_rows))
-    banned = torch.full((len(query_rows), 1), -1) if own else _own_rows(dataset, query_rows)
+    banned = torch.full((len(query_rows), 1), -1) if own else own_rows(dataset, query_rows)
     k = min(k, len(dataset.targets) - int((banned >= 0).any()))
     fetch = min(k + 1, len(dataset.targets))
     parts = queries.split(_QUERIES)
@@ -56,7 +56,7 @@ def retrieve(
     return drop(whole, banned, k)
 
 
-def _own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:
+def own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:
     """Find the target whose id equals the query's, or -1."""
     wanted = {key: i for i, key in enumerate(dataset.query_ids.take(query_rows))}
     own = torch.full((len(query_rows), 1), -1)

@@ -1,7 +1,8 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
@@ -27,6 +28,7 @@ from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
+_EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class TrainSettings(TrainSections):
         dataset.split(self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
+        settings = replace(self, steps=planned_steps(self, len(train.pairs), batch_size))
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -75,7 +78,7 @@ class TrainSettings(TrainSections):
             device = str(model.device)
             cross_encoder = CrossScores(self.cross_encoder, dataset, device=device)
         return Checked(
-            settings=self,
+            settings=settings,
             strategy=strategy,
             counts=counts,
             batch_size=batch_size,
@@ -105,6 +108,24 @@ class Checked(Generic[J]):
     scale: float  # the paper's beta, or where it begins
     made_by: Fingerprint  # of the model and the corpus: a buffer must have the same
     cross_encoder: CrossScores | None = None  # filters false negatives
+
+
+def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
+    """Return the steps of a run: as given, of the epochs given, or by the size of the data.
+
+    Example:
+        >>> planned_steps(TrainSettings(epochs=2), pairs=3000, batch_size=64)
+        94
+        >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
+        [100, 235, 2000]
+    """
+    if settings.steps and settings.epochs:
+        both = f"--steps {settings.steps} and --epochs {settings.epochs}"
+        raise InputError(f"{both}: use one of them")
+    if settings.steps:
+        return settings.steps
+    steps = math.ceil((settings.epochs or _EPOCHS) * pairs / batch_size)
+    return steps if settings.epochs else min(max(steps, _FEWEST), _MOST)
 
 
 def check_mining(

@@ -6,6 +6,7 @@ is one, is a dataset saved in the folder `corpus` beside the splits.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import columns
 from unstale.data.formats.format import Format, Location
+from unstale.data.formats.reading import Reading
 from unstale.data.gather import Example, Target, gather
 from unstale.data.lines import show, text
 from unstale.errors import InputError
@@ -35,8 +37,15 @@ def _read(source: Location) -> RetrievalDataset:
     corpus = source.path / "corpus"
     parts = _open(str(corpus)).values() if corpus.is_dir() else ()
     rows = chain.from_iterable(_rows(part, str(corpus), source.progress) for part in parts)
-    found = gather(_examples(splits, source), columns.corpus_targets(rows), by_text=True)
-    return found.dataset(source.name if source.path.exists() else source.place)
+    reading = Reading(strict=source.strict)
+    examples = _examples(splits, source, reading)
+    found = gather(examples, columns.corpus_targets(rows), by_text=True)
+    reading.check(source.place)
+    name = source.name if source.path.exists() else source.place
+    dataset = replace(found.dataset(name), skipped=reading.skipped)
+    if source.progress:
+        reading.tell(source.place, dataset)
+    return dataset
 
 
 def from_columns(
@@ -61,10 +70,15 @@ def from_columns(
         raise InputError(f"{name} is of type {type(part).__name__}; {rule}")
     if isinstance(corpus, str):
         raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
-    reader = columns.RowReader(name, chosen or {}, 'columns={{"{}": COLUMN}}')
+    reading = Reading()
+    reader = columns.RowReader(name, chosen or {}, 'columns={{"{}": COLUMN}}', reading=reading)
     roles = reader.assign(part.column_names)
     rows = _rows(part.select_columns(roles.names), name, progress)
-    data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
+    gathered = gather(reader.read("train", rows), _texts(corpus), by_text=True)
+    reading.check(name)
+    data = gathered.dataset(name)
+    if reading.skipped and progress:
+        reading.tell(name, data)
     return data, reader.without(roles)
 
 
@@ -95,10 +109,12 @@ def _open(place: str) -> dict[str, Any]:
     return {str(split): part for split, part in found.items()}
 
 
-def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
+def _examples(
+    splits: dict[str, Any], source: Location, reading: Reading
+) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
-        reader = columns.RowReader(name, source.columns)
+        reader = columns.RowReader(name, source.columns, reading=reading)
         part = part.select_columns(reader.assign(part.column_names).names)
         yield from reader.read(split, _rows(part, name, source.progress))
 
