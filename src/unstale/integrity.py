@@ -2,17 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from unstale.errors import InputError, RunError
-from unstale.files import write_json
+from unstale.files import atomic_folder, write_json
 from unstale.written import LIST, written
 
 SEAL = "files.json"
 BUFFER = "manifest.json"  # a buffer keeps its checksums there
 _FORMAT = 1
+_LOG = logging.getLogger(__name__)
 _BLOCK = 2**20
 _REMADE = {SEAL, "report.html"}  # written anew at will
 
@@ -84,6 +86,24 @@ def check_seal(folder: Path, *, full: bool = True) -> int:
         if full and sha256(path) != entry["sha256"]:
             raise InputError(f"{path} is damaged: its checksum is not that in {SEAL}")
     return len(files)
+
+
+def cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, every byte of it as it was written.
+
+    One that is not there, or not as it was written, is made, and what was wrong is said.
+    """
+    if folder.exists():
+        try:
+            check_seal(folder)
+        except (InputError, OSError) as flaw:
+            _LOG.warning("%s; this part of the cache is made again", flaw)
+        else:
+            return folder
+    with atomic_folder(folder) as temporary:
+        make(temporary)
+        seal(temporary)
+    return folder
 
 
 def inside(folder: Path, name: str, manifest: Path) -> Path:

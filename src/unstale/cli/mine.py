@@ -87,7 +87,7 @@ def _negatives(
     miner: Miner
     if chosen.run is not None:
         assert buffer is not None
-        stale = TargetBuffer.open(buffer)
+        stale = TargetBuffer.open_checked(buffer)
         network = run_corrector(chosen.run, stale.dim).to(model.device)
         miner = Corrected(stale, network)
     else:
@@ -95,7 +95,7 @@ def _negatives(
         if buffer is None:
             embedded, _ = embed_corpus(model, target_tokens(model, dataset), scratch, made_by)
         else:
-            embedded = TargetBuffer.open(buffer, made_by)
+            embedded = TargetBuffer.open_checked(buffer, made_by)
         miner = Stale(embedded)
     if chosen.filters.idle and asked is None:
         return Negatives(miner)

@@ -165,7 +165,7 @@ def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerpr
     """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
     dtype, where = settings.dtype, f"--dtype {settings.dtype}"
     if settings.buffer is not None:
-        TargetBuffer.open(Path(settings.buffer), made_by)
+        TargetBuffer.open_checked(Path(settings.buffer), made_by)
         dtype, where = read_manifest(Path(settings.buffer))["dtype"], f"--buffer {settings.buffer}"
     if dtype == "int8" and strategy.cache == "rewritten":
         rule = f"{strategy.name} writes to the buffer, which must be float32 or float16"
