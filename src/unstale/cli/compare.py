@@ -61,14 +61,17 @@ def _train(
 ) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
     """Train the cells; return their results, and their metrics by strategy, seed and query."""
 
-    def training(strategy: str, seed: int) -> Callable[[Path, bool], RunResult]:
+    def cell(strategy: str, seed: int) -> Cell:
         own = ready.checked[strategy]
         own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
-        return lambda place, resume: ready.train(own, ready.load(seed), place, resume)
+        return Cell(
+            folder / f"{strategy}-{seed}",
+            f"{strategy}, seed {seed}",
+            lambda place, resume: ready.train(own, ready.load(seed), place, resume),
+            ready.identity(own),
+        )
 
-    todo = [
-        Cell(folder / f"{s}-{seed}", f"{s}, seed {seed}", training(s, seed)) for s, seed in cells
-    ]
+    todo = [cell(*one) for one in cells]
     runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):

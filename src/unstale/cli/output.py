@@ -4,7 +4,6 @@ A folder in use is refused, and only what unstale wrote is replaced.
 """
 
 import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,20 @@ from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
-from unstale.files import atomic_folder, sweep
+from unstale.files import atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
-from unstale.locks import LOCK, hold
-from unstale.results import RunResult, write_results
+from unstale.locks import hold
+from unstale.results import RESULTS, RunResult, write_results
+from unstale.written import (
+    LIST,
+    LOCK,
+    foreign,
+    forget_missing,
+    keep_list,
+    note,
+    remove_written,
+    sweep,
+)
 
 _LOG = logging.getLogger(__name__)
 _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
@@ -36,9 +45,9 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     try:
         yield run
     except InputError:
-        made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK)]
+        made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK, LIST)]
         if run.begun and not made and rank() == 0:
-            _empty(run.path)
+            remove_written(run.path)
         raise
 
 
@@ -62,6 +71,7 @@ class RunFolder:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
             _open_output(self._chosen)
+            keep_list(self.path)
             save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
@@ -78,7 +88,7 @@ class RunFolder:
     def seal(self) -> None:
         """List every file with its checksum: a folder that has such a list is finished."""
         if rank() == 0:
-            seal(self.path)
+            seal(self.path, needs=(LIST, CONFIG, RESULTS))
 
     @contextmanager
     def at_once(self) -> Iterator[Path]:
@@ -87,9 +97,12 @@ class RunFolder:
         This is for commands that write data, which must be whole or absent; it replaces `begin`
         and `finish`.
         """
-        with atomic_folder(self.path) as folder:
+        with atomic_folder(self.path, replace=self._chosen.overwrite) as folder:
             yield folder
+            keep_list(folder)
             save_config(folder, self._command, self._chosen)
+            note(path for path in folder.rglob("*") if path.is_file() and path.name != LIST)
+            _open_output(self._chosen, dry=True)  # what came meanwhile is not replaced
 
 
 def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
@@ -100,31 +113,50 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     if not chosen.output:
         raise InputError("--output is required: a folder for the results")
     folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
+    try:
+        place = folder.resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
-    ours = written_by(folder, "")
-    used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    used = folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
     if resume and overwrite:
         raise InputError("--resume and --overwrite exclude each other")
-    if resume and not ours:
+    if resume and not written_by(folder, ""):
         raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
     if used and not (overwrite or resume):
-        raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
-    if used and overwrite and not ours:
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+        ways = "--overwrite or --resume" if "resume" in flag_values(chosen) else "--overwrite"
+        raise InputError(f"{folder} is not empty; use {ways}, or another folder")
+    if used and overwrite:
+        _check_ours(folder)
     for read in paths_read(chosen) if used and overwrite else ():
-        place = place_of(read).resolve()
-        if place.exists() and place.is_relative_to(folder.resolve()):
+        source = place_of(read).resolve()
+        if source.exists() and source.is_relative_to(place):
             raise InputError(f"--overwrite would delete {read}, which this command reads")
     if dry:
         return folder
     hold(folder)
     if used and overwrite:
-        _empty(folder)
+        remove_written(folder)
     if resume:
+        keep_list(folder)
         sweep(folder)
+        forget_missing(folder)  # what a user deleted since is not lost
         (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
     return folder
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse to replace a folder that holds anything but what unstale wrote there."""
+    if not written_by(folder, ""):
+        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+    if not (folder / LIST).is_file():
+        rule = "an earlier version of unstale wrote it, and kept no list of its files"
+        raise InputError(f"{folder} is not overwritten: {rule}; delete it, or choose another")
+    if others := foreign(folder):
+        named = ", ".join(map(ascii, others[:3])) + (" and more" if len(others) > 3 else "")
+        rule = "unstale did not write this; move it away, or choose another folder"
+        raise InputError(f"{folder} is not overwritten, for it holds {named}: {rule}")
 
 
 def _is_finished(command: str, chosen: OutputFlags) -> bool:
@@ -148,11 +180,3 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
 
 def _resumes(chosen: OutputFlags) -> bool:
     return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink()

@@ -17,7 +17,6 @@ from unstale import distributed
 from unstale.declare import changed
 from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
-from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
@@ -84,7 +83,9 @@ def train_rag_checked(
     dataset = questions.dataset
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
-    prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
+    prepared = prepare(
+        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
+    )
     evaluator = RagEvaluator(
         questions, prepared.tokens, reader, checked, dev=dev, progress=progress
     )
@@ -187,8 +188,7 @@ def _make_algorithm(
         start_targets=beside,
         seed=settings.seed,
     )
-    answers = digest([list(known) for known in questions.answers])
-    algorithm.record.identity = prepared.identity | {"answers": answers}
+    algorithm.record.identity = prepared.identity
     algorithm.record.clock = prepared.clock
     return algorithm
 
