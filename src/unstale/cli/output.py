@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from unstale.cli.config import CONFIG, changed_flags, paths_read, place_of, save_config, written_by
-from unstale.cli.flags import flag_values
+from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
+from unstale.cli.early import check_output, is_used, resumes
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
@@ -97,25 +97,9 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
 
     `dry` only checks, so that a command can refuse before long work and touch nothing.
     """
-    if not chosen.output:
-        raise InputError("--output is required: a folder for the results")
-    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder} is a file")
-    ours = written_by(folder, "")
-    used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
-    if resume and overwrite:
-        raise InputError("--resume and --overwrite exclude each other")
-    if resume and not ours:
-        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
-    if used and not (overwrite or resume):
-        raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
-    if used and overwrite and not ours:
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    for read in paths_read(chosen) if used and overwrite else ():
-        place = place_of(read).resolve()
-        if place.exists() and place.is_relative_to(folder.resolve()):
-            raise InputError(f"--overwrite would delete {read}, which this command reads")
+    check_output(chosen)
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
+    used = is_used(folder)
     if dry:
         return folder
     hold(folder)
@@ -133,7 +117,7 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     A finished comparison may be given more to compare. A run that lost files since is resumed.
     """
     folder = Path(chosen.output)
-    if not _resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
+    if not resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
     if changed_flags(folder, chosen) & _MORE:
         return False
@@ -144,10 +128,6 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
         return False
     print(f"{folder} is finished: nothing is left to do")
     return True
-
-
-def _resumes(chosen: OutputFlags) -> bool:
-    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
 
 
 def _empty(folder: Path) -> None:
