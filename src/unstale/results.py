@@ -53,11 +53,16 @@ class FoundQuery:
 @final
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A question, what a reader answered, and the answers that would have been right."""
+    """A question, what a reader answered, and the answers that would have been right.
+
+    Where known, also what it answered before training, and the first targets that it read.
+    """
 
     question: str
     answer: str
     gold: Sequence[str]
+    before: str | None = None
+    read: Sequence[str] | None = None
 
 
 @final
@@ -110,6 +115,11 @@ class RunResult:
     losses: Sequence[JsonObject] | None = None  # step, and the mean loss up to it
     examples: Sequence[ExampleQuery] = field(default_factory=list)
     found: Sequence[FoundQuery] | None = None  # what the trained model finds
+    # With a reader: what was measured on dev questions, and of which steps the weights are. The
+    # retriever's step is 0 if training made it worse, and it was left as it started.
+    dev: Sequence[JsonObject] | None = None
+    reader_step: int | None = None
+    retriever_step: int | None = None
     answers: Sequence[AnsweredQuestion] | None = None
 
     @property

@@ -31,6 +31,9 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
     assert "What it answers" in page
     for answer in entry["answers"]:
         assert escape(answer["question"]) in page
+        assert len(answer["read"]) == 2  # of k
+        assert all(escape(text.split("\n")[0]) in page for text in answer["read"])
+        assert escape(answer["before"] or "(no answer)") in page
     for key, value in {"k": 2, "fusion": "fid", "reader": "tiny"}.items():
         assert f"<tr><th scope='row'>{key}</th><td>{value}</td></tr>" in page
     assert main(["rag", "--resume", "--output", str(run)]) == 0  # the folder knows its flags

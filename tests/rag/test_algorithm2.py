@@ -1,5 +1,6 @@
 """Algorithm 2: which weights each loss moves, what is encoded, and by which formulas."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -81,6 +82,11 @@ def test_the_reader_encodes_every_pair_once(questions, retriever, reader, fusion
     assert seen == [4 * 3]
 
 
+def told_apart(p_a: torch.Tensor) -> float:
+    """KL(P_a || uniform) / log k: how much a question counts."""
+    return sum(float(p * (p * len(p_a)).log()) for p in p_a) / math.log(len(p_a))
+
+
 def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, reader) -> None:
     """Per question, per target, with plain T5 and plain softmaxes; neither batch nor padding."""
     whole = algorithm(questions, retriever, reader)
@@ -99,7 +105,7 @@ def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, 
             parts = [reader.encode([reader_input(question, t)]) for t in texts]
             likely = torch.stack([reader.log_probs(e, labels).sum().exp() for e in parts])
             p_a = likely / likely.sum()
-            distilled -= float((p_a * p.log()).sum()) / len(ROWS)
+            distilled -= told_apart(p_a) * float((p_a * p.log()).sum()) / len(ROWS)
             fused = reader.encode([reader_input(question, t) for t in texts]).fused(3)
             token_nll -= float(reader.log_probs(fused, labels).sum())
             tokens += labels.numel()
@@ -122,7 +128,8 @@ def test_the_marginal_equals_the_formula(questions, retriever, reader) -> None:
             each = [reader.encode([reader_input(question, t)]) for t in texts]
             logs = torch.stack([reader.log_probs(e, labels).sum() for e in each])
             nll -= float(torch.log((logs.exp() * p).sum())) / len(ROWS)
-            distilled -= float((torch.softmax(logs, 0) * p.log()).sum()) / len(ROWS)
+            p_a = torch.softmax(logs, 0)
+            distilled -= told_apart(p_a) * float((p_a * p.log()).sum()) / len(ROWS)
     assert losses["reader_loss"].item() == pytest.approx(nll / 2, rel=1e-4)
     assert losses["retriever_loss"].item() == pytest.approx(distilled / 2, rel=1e-4)
 

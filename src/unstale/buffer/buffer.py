@@ -104,11 +104,13 @@ class TargetBuffer:
 
     def between(self, start: int, stop: int, device: torch.device | str) -> "TargetBuffer":
         """Copy the rows from `start` up to `stop` into the memory of a device, as one shard."""
-        parts = [
-            [s[max(0, start - first) : max(0, stop - first)].to(device) for s in shard.tensors]
-            for first, shard in zip(self._starts.tolist(), self.shards, strict=False)
-        ]
-        return TargetBuffer([Stored(*map(torch.cat, zip(*parts, strict=True)))])
+        held = Stored.empty(stop - start, self.dim, self.precision, device)
+        for first, shard in zip(self._starts.tolist(), self.shards, strict=False):
+            begin, end = max(start, first), min(stop, first + len(shard))
+            for ours, theirs in zip(held.tensors, shard.tensors, strict=True):
+                if begin < end and len(ours):  # only int8 has scales
+                    ours[begin - start : end - start] = theirs[begin - first : end - first]
+        return TargetBuffer([held])
 
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":

@@ -37,12 +37,13 @@ class FinishedRun:
 
     folder: Path
     config: dict[str, Any]
+    trust_remote_code: bool  # of the command that looks at the run, never of the run
 
     @classmethod
-    def open(cls, path: str) -> "FinishedRun":
+    def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
         """Read the flags of a run; those of a comparison's cell are its comparison's."""
         owner = check_run(path)
-        return cls(Path(path), _config_with_data(owner))
+        return cls(Path(path), _config_with_data(owner), trust_remote_code)
 
     @property
     def answers(self) -> bool:
@@ -85,8 +86,10 @@ class FinishedRun:
 
     @property
     def _machine(self) -> dict[str, Any]:
-        trusted = bool(self.config.get("trust_remote_code"))
-        return {"device": self.config.get("device"), "trust_remote_code": trusted}
+        return {
+            "device": self.config.get("device"),
+            "trust_remote_code": self.trust_remote_code,
+        }
 
 
 def run_parts(run: str) -> tuple[str, str, str]:

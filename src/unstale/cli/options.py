@@ -13,17 +13,27 @@ from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrustFlags:
+    """Machine: where to run.
+
+    Args:
+        trust_remote_code: Let the model run its own code, from the hub or from its folder. Give
+            this flag on every call: no config file and no run folder can give it.
+    """
+
+    trust_remote_code: bool = setting(False, changeable=True, local=True)
+
+
 @dataclass(frozen=True)
-class MachineFlags:
+class MachineFlags(TrustFlags):
     """Machine: where to run.
 
     Args:
         device: cpu, cuda or mps. Default: an accelerator if there is one.
-        trust_remote_code: Let a model from the hub run its own code.
     """
 
     device: str | None = setting(None, changeable=True, local=True)
-    trust_remote_code: bool = setting(False, local=True)
 
 
 @dataclass(frozen=True)

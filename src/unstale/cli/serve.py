@@ -30,7 +30,7 @@ def run(chosen: ServeFlags) -> None:
 
 def open_page(chosen: ServeFlags) -> Page:
     """Load everything that the page shows of a run."""
-    finished = FinishedRun.open(chosen.run)
+    finished = FinishedRun.open(chosen.run, trust_remote_code=chosen.trust_remote_code)
     dataset = finished.load_data()
     trained, base = finished.load_trained(), finished.load_base()
     return Page(

@@ -44,7 +44,8 @@ class Texts(Sequence[str]):
 
     def take(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
         """Return the texts of several rows, in the order asked for."""
-        return self._array.take(pa.array(rows, pa.int64())).to_pylist()
+        # Arrow's own `take` would first copy the chunks of the whole corpus into one.
+        return [self._array[row].as_py() for row in np.asarray(rows, np.int64).tolist()]
 
     def chunks(self, size: int) -> Iterator[tuple[int, list[str]]]:
         """Yield `(first row, texts)` over all rows, `size` at a time."""
@@ -61,11 +62,20 @@ class Texts(Sequence[str]):
 
     @cached_property
     def groups(self) -> Int[ndarray, " n"]:
-        """Number each row by the first row that has the same text: duplicates share a number."""
-        codes = self._array.dictionary_encode().unify_dictionaries().combine_chunks()
-        indices = codes.indices.to_numpy() if len(self) else np.zeros(0, np.int64)
-        _, first = np.unique(indices, return_index=True)
-        return first[indices].astype(np.int64)
+        """Number each row by the first row that has the same text: duplicates share a number.
+
+        Only texts with equal hashes are compared, so that no copy of the corpus is made.
+        """
+        hashes = np.fromiter(map(hash, self), np.int64, len(self))
+        order = hashes.argsort(kind="stable")
+        hashes = hashes[order]
+        again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+        alike = np.union1d(again - 1, again)
+        groups, first, last = np.arange(len(self)), dict[str, int](), None
+        for row, own in zip(order[alike].tolist(), hashes[alike].tolist(), strict=True):
+            first = first if own == last else {}  # of texts with the same hash
+            groups[row], last = first.setdefault(self[row], row), own
+        return groups
 
 
 @final
@@ -186,7 +196,9 @@ class Positives:
     def __init__(self, dataset: RetrievalDataset, splits: Sequence[str]) -> None:
         groups = dataset.targets.groups
         pairs = np.concatenate([dataset.split(s).pairs for s in splits])
-        order = np.argsort(groups, kind="stable")  # rows, those of one text side by side
+        twins = np.flatnonzero(groups != np.arange(len(groups)))
+        order = np.unique(np.concatenate([twins, groups[twins], pairs[:, 1]]))
+        order = order[np.argsort(groups[order], kind="stable")]  # rows of one text side by side
         starts = np.searchsorted(groups[order], groups[pairs[:, 1]], side="left")
         lengths = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right") - starts
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

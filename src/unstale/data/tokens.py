@@ -37,10 +37,9 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @property
-    def lengths(self) -> Int[ndarray, " n"]:
-        """Return the number of tokens of every target, after truncation."""
-        return np.diff(self.starts)
+    def lengths(self, rows: Int[ndarray, " b"]) -> Int[ndarray, " b"]:
+        """Return the number of tokens of some targets, after truncation."""
+        return self.starts[rows + 1] - self.starts[rows]
 
     @property
     def truncated(self) -> int:
@@ -49,7 +48,7 @@ class TokenStore:
 
     def features(self, rows: Int[ndarray, " b"], device: torch.device) -> Features:
         """Assemble the model's input for some rows, on a device."""
-        starts, lengths = self.starts[rows], self.lengths[rows]
+        starts, lengths = self.starts[rows], self.lengths(rows)
         total = int(lengths.sum())
         row_starts = np.cumsum(lengths) - lengths
         flat = self.ids[np.arange(total) + np.repeat(starts - row_starts, lengths)]
@@ -101,7 +100,8 @@ class TokenStore:
         template = json.loads((folder / "template.json").read_text("utf-8"))
         empty = np.zeros(0, np.int32)  # an empty file cannot be mapped
         ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else empty
-        store = cls(ids, np.load(folder / "starts.npy"), template)
+        starts = np.asarray(np.load(folder / "starts.npy", mmap_mode="r"))
+        store = cls(ids, starts, template)
         if len(store) != len(texts):
             raise InputError(f"{folder} holds tokens of {len(store)} targets, not {len(texts)}")
         return store

@@ -73,7 +73,7 @@ def embed_targets(
     """Embed targets by row in evaluation mode; the order of the result is that of `rows`."""
     vectors = torch.zeros(len(rows), dimension(model))
     with evaluating(model):
-        for batch in token_batches(tokens.lengths[rows], tokens_per_batch):
+        for batch in token_batches(tokens.lengths(rows), tokens_per_batch):
             features = tokens.features(rows[batch], model.device)
             fresh = embed(model, features, "document", unit=is_cosine(model))
             vectors[batch] = fresh.float().cpu()

@@ -107,6 +107,8 @@ def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTra
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0] or repr(error)
         rule = WHAT_TO_DO if local else "not `tiny`, a model folder or a name on the hub"
+        if "trust_remote_code" in str(error):
+            rule = "it has code of its own, which runs only with --trust-remote-code"
         raise InputError(f"cannot load the model {name!r}: {rule} ({reason})") from error
 
 

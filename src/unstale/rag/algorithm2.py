@@ -18,7 +18,7 @@ from unstale.data.tokens import TokenStore, to_device
 from unstale.distributed import exchange, share
 from unstale.encoders.embed import is_cosine, preprocess
 from unstale.miners.miner import Miner, Queries
-from unstale.rag.losses import marginal_nll, perplexity_distillation, token_nll
+from unstale.rag.losses import informative, marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Encoded, Reader, reader_input
 from unstale.rag.settings import Fusion
@@ -123,7 +123,9 @@ class RetrieverReaderLoss(nn.Module):
         if self.fusion == "fid":
             with torch.no_grad():  # P_a is a label: no gradient is wanted of it
                 likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
-        retriever_loss = perplexity_distillation(log_p, likelihood)
+        # The retriever learns from the reader as far as the reader has something to say.
+        weights = informative(likelihood)
+        retriever_loss = perplexity_distillation(log_p, likelihood, weights)
         return {"reader_loss": reader_loss / 2, "retriever_loss": retriever_loss / 2}
 
     def _embed_questions(self, texts: Sequence[str]) -> Float[Tensor, "b d"]:

@@ -19,12 +19,16 @@ class ReaderSettings:
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
             marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written.
         reader_lr: Learning rate of the reader. Default: 3e-3 for `tiny`, otherwise 1e-4.
+        dev_questions: Largest number of dev questions by which the best weights of the run are
+            chosen. Without a split dev, a tenth of the training questions is held out. 0 keeps the
+            last weights, whatever they are.
         eval_questions: Largest number of questions to evaluate on, drawn once. 0 is all.
     """
 
     k: int | None = setting(None, least=1)
     fusion: Fusion = "fid"
     reader_lr: float | None = setting(None, above=0)
+    dev_questions: int = setting(256, least=0)
     eval_questions: int = setting(0, least=0)
 
 

@@ -33,14 +33,16 @@ def answers_html(groups: Sequence[Group]) -> str:
     main = corrected_group(groups)
     group, run, answers = min(found, key=lambda triple: triple[0] is not main)
     rows = "".join(
-        f'<tr><th scope="row">{escape(a.question)}</th><td>{escape(a.answer or "(no answer)")}</td>'
-        f"<td>{escape(' / '.join(a.gold))}</td></tr>"
+        f'<tr><th scope="row">{escape(a.question)}</th><td>{escape(a.before or "(no answer)")}</td>'
+        f"<td>{escape(a.answer or '(no answer)')}</td><td>{escape(' / '.join(a.gold))}</td>"
+        f"<td>{''.join(map(_target, a.read or ()))}</td></tr>"
         for a in answers
     )
     return (
         f'<p class="note">From the {escape(group.name)} run, {escape(run.split)} split.</p>'
         '<div class="scroll"><table class="answers" dir="auto"><thead><tr><th>question</th>'
-        f"<th>answer</th><th>expected</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        "<th>before training</th><th>after</th><th>expected</th><th>read first, after</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -1,0 +1,13 @@
+"""Run an `unstale` command on the strict device: python -m tests.devices.on_strict COMMAND ..."""
+
+import os
+import sys
+
+from tests.devices.strict import NAME, open_strict
+
+if __name__ == "__main__":
+    open_strict()
+    os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:0"  # how accelerate learns of a new device
+    from unstale.cli.main import main
+
+    sys.exit(main(sys.argv[1:]))
