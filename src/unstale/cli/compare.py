@@ -12,7 +12,7 @@ from unstale.cli.output import run_folder
 from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
-from unstale.declare import flag
+from unstale.declare import flag, parse_seeds
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -20,7 +20,7 @@ from unstale.report.page import write_page
 from unstale.report.summary import REFERENCES, summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
-from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
+from unstale.training.cells import Cell, embed_once, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 

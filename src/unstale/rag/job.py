@@ -169,7 +169,7 @@ def _make_algorithm(
     frozen, start = settings.strategy in ("none", "frozen"), None
     beside = k // 2 if settings.start_targets is None else settings.start_targets
     if beside and prepared.buffer is not None and not frozen:
-        corpus = prepared.buffer.chunks(16_384)
+        corpus = cached_chunks(prepared.buffer)
         found = retrieve(retriever, questions.dataset, rows, corpus, k=k, own=True)
         start = torch.zeros(len(questions.dataset.queries), k, dtype=torch.long)
         start[torch.from_numpy(rows)] = found.rows

@@ -16,7 +16,6 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.integrity import read_object
 from unstale.results import RunResult
@@ -77,16 +76,3 @@ def embed_once(
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
     timed = folder / _TIMED
     return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None
-
-
-def parse_seeds(text: str | int) -> list[int]:
-    """Read seeds parted by commas.
-
-    Example:
-        >>> parse_seeds("0,1,2"), parse_seeds(7)
-        ([0, 1, 2], [7])
-    """
-    words = [word.strip() for word in str(text).split(",")]
-    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
-        raise InputError(f"seeds must be different whole numbers, not {text!r}")
-    return [int(word) for word in words]
