@@ -13,7 +13,7 @@ from typing import Any, Literal
 from unstale.declare import setting
 from unstale.errors import InputError
 
-STRATEGIES = (  # every strategy, for whoever must not wait for torch; `unstale.miners` has them
+STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
     "corrected-free", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
     "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
 )  # fmt: skip
