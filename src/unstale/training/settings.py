@@ -20,10 +20,11 @@ from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
+from unstale.settings import JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
