@@ -23,7 +23,7 @@ from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
-from unstale.training.trainer import FreshTrainer, merged, miner_arguments, trainer_arguments
+from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
 
 def train(
@@ -167,4 +167,4 @@ def _arguments(
         output, settings, checked.batch_size, checked.learning_rate, model.device, progress=progress
     )
     ours |= miner_arguments(model, loss, settings.corrector_lr)
-    return SentenceTransformerTrainingArguments(**merged(ours, settings.trainer))
+    return SentenceTransformerTrainingArguments(**ours | settings.trainer)
