@@ -13,6 +13,7 @@ from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
 from unstale.declare import flag, parse_seeds
+from unstale.distributed import on_first, start
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -34,6 +35,7 @@ def run(chosen: CompareFlags) -> None:
     if chosen.rag and not chosen.reader:
         raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
+    start(chosen.device)
     with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
@@ -52,7 +54,7 @@ def run(chosen: CompareFlags) -> None:
         summary = summarise(values, (*REFERENCES, "frozen") if chosen.reader else REFERENCES)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
-    page = write_page(output, recipe(flag_values(chosen)))
+    page = on_first(lambda: write_page(output, recipe(flag_values(chosen))))
     print(f"results: {output / RESULTS}\nreport:  open {page}")
 
 

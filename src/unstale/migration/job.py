@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import on_first
 from unstale.encoders.embed import is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
@@ -102,13 +103,14 @@ class Migration:
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit, validate, correct everything, and weigh what that cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
-        self._check_same(output / STAGES / MADE_OF)
+        on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
-        done = Fitting(source, stages, asked, self.settings).run(self.size, self.more)
+        device = self.model.device
+        done = Fitting(source, stages, asked, self.settings, device).run(self.size, self.more)
         sample, made_by = done.sample, fingerprint(self.model, dataset.targets)
         path, correcting = write_index(
-            source, done.learned.corrector, sample.known(), output, made_by
+            source, done.learned.corrector, sample.known(), output, made_by, device
         )
         if file_states(source.path) != self._read:
             raise RunError(f"{source.path} was changed while it was read: start anew")
