@@ -7,7 +7,7 @@ from unstale.cli.options import EvaluateFlags
 from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
-from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.evaluator import Evaluator, splits_to_measure
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 
@@ -16,7 +16,7 @@ def run(chosen: EvaluateFlags) -> None:
     """Measure a model as it is, and write its ranking."""
     with run_folder("evaluate", chosen) as folder:
         dataset = load_dataset(chosen.data)
-        dataset.split(chosen.split)
+        first = splits_to_measure(dataset, chosen.split)[0]
         model = open_encoder(chosen)
         output = folder.begin()
         began = time.perf_counter()
@@ -28,7 +28,7 @@ def run(chosen: EvaluateFlags) -> None:
         result = RunResult(
             strategy="none",
             model=chosen.model,
-            split=chosen.split,
+            split=first,
             initial_metrics=metrics,
             metrics=metrics,
             targets_trained=0,

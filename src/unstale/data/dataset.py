@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import final
@@ -114,6 +114,7 @@ class RetrievalDataset:
     Everything is addressed by row number: a target's row is its place in the corpus (and in the
     buffer), a query's row its place in `queries`. Ids appear only in files. A target's text begins
     with its title, if it has one; `title_ends` tells after how many characters that ends.
+    `questions` has the queries of splits without qrels: they are measured by their answers alone.
     """
 
     name: str
@@ -124,13 +125,28 @@ class RetrievalDataset:
     qrels: Mapping[str, Qrels]
     answers: Sequence[Sequence[str]] | None = None
     title_ends: Int[ndarray, " n"] | None = None
+    questions: Mapping[str, Int[ndarray, " q"]] = field(default_factory=dict)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
+        if name in self.questions:
+            raise InputError(f"{self.name}: the split {name!r} has answers, and no qrels")
         if name not in self.qrels:
-            known = ", ".join(sorted(self.qrels))
+            known = ", ".join(sorted([*self.qrels, *self.questions]))
             raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
+
+    def query_rows(self, split: str) -> Int[ndarray, " q"]:
+        """List the queries of a split that can be measured, by a relevant target or an answer."""
+        return self.questions[split] if split in self.questions else self.split(split).query_rows
+
+    def bodies(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
+        """Return the texts of some targets without their titles."""
+        texts = self.targets.take(rows)
+        if self.title_ends is None:
+            return texts
+        ends = self.title_ends[np.asarray(rows, np.int64)].tolist()
+        return [text[end + 1 :] if end else text for text, end in zip(texts, ends, strict=True)]
 
     @property
     def counts(self) -> dict[str, int | str]:
@@ -139,7 +155,8 @@ class RetrievalDataset:
         duplicates = int((groups != np.arange(len(groups))).sum())
         counts: dict[str, int | str] = {"name": self.name, "targets": len(self.targets)}
         counts |= {"queries": len(self.queries), "duplicate_texts": duplicates}
-        return counts | {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        counts |= {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        return counts | {f"{split}_questions": len(q) for split, q in self.questions.items()}
 
 
 @final

@@ -12,10 +12,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm import tqdm
 
-from unstale.data.answers import exact_match, f1, holds, normalise
+from unstale.data.answers import exact_match, f1
 from unstale.data.tokens import TokenStore
 from unstale.distributed import exchange, share
 from unstale.encoders.embed import evaluating
+from unstale.evaluation.by_answer import answer_recall, first_answers
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, write_json
@@ -92,16 +93,9 @@ class RagEvaluator:
     def _measure_retrieval(self, found: TopK) -> None:
         """Look for answers in the texts (`answer_recall@k`), and for gold targets by their rows."""
         dataset = self._questions.dataset
-        first = np.full(len(self.rows), np.inf)  # where the first text with the answer stands
-        for i, row in enumerate(self.rows.tolist()):
-            golds = [normalise(a) for a in self._questions.answers[row]]
-            for place, text in enumerate(dataset.targets.take(found.rows[i].numpy())):
-                if holds(normalise(text), golds):
-                    first[i] = place
-                    break
+        first = first_answers(dataset, self.rows, found)
         self.values["answer_recall"] = (first < self.k).astype(float)  # of what the reader sees
-        for k in (1, 5, 10, 20):
-            self.values[f"answer_recall@{k}"] = (first < k).astype(float)
+        self.values |= answer_recall(first)
         qrels = dataset.qrels.get(self.split)
         gold = np.isin(self.rows, [] if qrels is None else qrels.query_rows)
         self.gold = int(gold.sum())  # recall is that of these questions
