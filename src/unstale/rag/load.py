@@ -27,8 +27,9 @@ def load_questions(name_or_path: str, *, progress: bool = True) -> QuestionSet:
     """Read a dataset that has answers, or a folder of question files.
 
     A folder of question files holds one of `train` and others, .json or .jsonl, whose names tell
-    the split (NQ-open.dev.jsonl, hotpot_train_v1.1.json, unfiltered-web-train.json), and the corpus as corpus.jsonl, passages.jsonl or psgs_w100.tsv. Without one, the corpus is
-    every context that the questions bring.
+    the split (NQ-open.dev.jsonl, hotpot_train_v1.1.json, unfiltered-web-train.json), and the corpus
+    as corpus.jsonl, passages.jsonl or psgs_w100.tsv. Without one, the corpus is every context that
+    the questions bring.
     """
     folder = Path(name_or_path)
     files = _question_files(folder)
@@ -55,7 +56,8 @@ def _question_files(folder: Path) -> dict[str, Path]:
             if split in files:
                 raise InputError(f"{files[split]} and {path} are both the split {split}")
             files[split] = path
-    return files if "train" in files else {}
+    order = sorted(files, key=lambda split: (split != "train", split))  # of the questions, too
+    return {split: files[split] for split in order} if "train" in files else {}
 
 
 def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
