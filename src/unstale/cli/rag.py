@@ -17,8 +17,9 @@ from unstale.miners import strategies
 from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
+from unstale.rag.load_reader import load_reader
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import Reader, load_reader
+from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.results import RESULTS, RunResult

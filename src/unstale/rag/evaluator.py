@@ -174,9 +174,7 @@ class RagEvaluator:
             "f1": np.array([f1(a, g) for a, g in judged]),
         }
 
-    def _first(
-        self, rows: Int[ndarray, " n"], found: Int[Tensor, "n m"]
-    ) -> Float[ndarray, " n"]:
+    def _first(self, rows: Int[ndarray, " n"], found: Int[Tensor, "n m"]) -> Float[ndarray, " n"]:
         """Return where the first text with an answer stands, from 0; infinity if none has one."""
         first = np.full(len(rows), np.inf)
         for i, row in enumerate(rows.tolist()):
