@@ -3,7 +3,7 @@
 `train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -22,6 +22,7 @@ from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
+from unstale.declare import taken_from
 from unstale.distributed import first_alone, world
 from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import tower_modules
@@ -32,7 +33,7 @@ from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
-from unstale.settings import Filters, MiningSettings
+from unstale.settings import Filters, MiningSettings, RefreshSettings
 from unstale.training.identity import Identity, identity
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
@@ -92,6 +93,7 @@ def prepare(
         uniform_negatives=checked.counts.uniform,
         device=model.device,
         unit=is_cosine(model),
+        baseline=_baseline(settings, strategy),
     )
     set_seed(settings.seed)  # for the corrector's first weights
     negatives = build_negatives(
@@ -119,6 +121,12 @@ def prepare(
         identity=identity(dataset, trained, buffer_digest, search),
         clock=clock,
     )
+
+
+def _baseline(settings: Any, strategy: Strategy) -> RefreshSettings:  # noqa: ANN401 - a job's
+    """Take what only strategies of a training read, for one of them."""
+    own = {declared.name for declared in fields(RefreshSettings)}
+    return taken_from(RefreshSettings, settings) if own & set(strategy.reads) else RefreshSettings()
 
 
 def _embed(
