@@ -48,7 +48,8 @@ class Materials:
     uniform_negatives: int = 0  # for each query, for a strategy that draws its own
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of the corrector
     unit: bool = False  # the encoder's vectors have unit length
-    baseline: RefreshSettings = RefreshSettings()  # what only strategies of a training read
+    # What only strategies of a training read.
+    baseline: RefreshSettings = field(default_factory=RefreshSettings)
 
     @property
     def cache(self) -> Buffer:
