@@ -92,3 +92,23 @@ def test_a_run_trains_it_and_teaches_the_retriever(decoder, start, questions, tm
     assert 0 <= done.metrics["exact_match"] <= 1
     with pytest.raises(InputError, match="--fusion fid needs a reader with an encoder"):
         train_rag(questions, retriever, decoder, tmp_path / "fid", **SMALL, fusion="fid")
+
+
+@pytest.mark.parametrize("decoder", ["llama"], indirect=True)
+@pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only"])
+def test_lora_moves_adapters_alone_and_is_saved_as_a_plain_model(
+    decoder, reader, start, questions, tmp_path: Path, kind: str
+) -> None:
+    chosen = decoder if kind == "decoder-only" else reader
+    chosen.save(tmp_path / "before")
+    adapted = load_reader(str(tmp_path / "before"), max_length=40, answer_length=6, lora=2)
+    base = {n: p.clone() for n, p in adapted.named_parameters() if "lora_" not in n}
+    train_rag(questions, start()[0], adapted, tmp_path / "run", **SMALL)
+    after = dict(adapted.named_parameters())
+    assert all(torch.equal(after[name], value) for name, value in base.items())
+    saved = load_reader(str(tmp_path / "run" / "reader"), max_length=40, answer_length=6)
+    labels = chosen.labels(["deep"] * 6)
+    ours = adapted.log_probs(adapted.encode(inputs()), labels)
+    torch.testing.assert_close(saved.log_probs(saved.encode(inputs()), labels), ours)
+    plain = chosen.log_probs(chosen.encode(inputs()), labels)
+    assert not torch.allclose(ours, plain, atol=1e-3)

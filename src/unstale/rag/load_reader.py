@@ -23,6 +23,7 @@ def load_reader(
     max_length: int = 256,
     answer_length: int = 64,
     dropout: bool = False,
+    lora: int = 0,
     device: str | torch.device = "cpu",
     trust_remote_code: bool = False,
 ) -> Reader:
@@ -35,6 +36,7 @@ def load_reader(
         max_length: Tokens after which a question with its target is cut.
         answer_length: The most tokens of an answer.
         dropout: Keep the model's dropout while training.
+        lora: Rank of the adapters to train instead of the weights (LoRA); 0 trains the weights.
         device: Where to put it.
         trust_remote_code: Let a hub model run code of its own.
     """
@@ -63,4 +65,7 @@ def load_reader(
     if not dropout:
         silence_dropout(model)
     kind = EncoderDecoder if config.is_encoder_decoder else DecoderOnly
-    return kind(model, tokenizer, max_length=max_length, answer_length=answer_length)
+    reader = kind(model, tokenizer, max_length=max_length, answer_length=answer_length)
+    if lora:
+        reader.add_lora(lora)
+    return reader

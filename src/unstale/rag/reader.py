@@ -7,6 +7,7 @@ each target. `decoder_only.py` has the other kind.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -15,6 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
+
+from unstale.errors import InputError
 
 IGNORED = -100  # a label that is padding, as transformers has it
 
@@ -69,6 +72,7 @@ class Reader(nn.Module, ABC):
         super().__init__()
         self.model, self.tokenizer, self.usual_lr = model, tokenizer, usual_lr
         self.max_length, self.answer_length = max_length, answer_length
+        self.adapted = False  # by LoRA
         self.truncated = 0  # inputs that were cut, so far
 
     @property
@@ -101,9 +105,19 @@ class Reader(nn.Module, ABC):
     def generate(self, encoded: Encoded) -> list[str]:
         """Write an answer for each input, greedily."""
 
+    def add_lora(self, rank: int) -> None:
+        """Train low-rank adapters of all linear layers, and leave the weights as they are."""
+        try:
+            from peft import LoraConfig, get_peft_model
+        except ImportError:
+            raise InputError("LoRA needs peft: pip install 'unstale[lora]'") from None
+        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+        self.model, self.adapted = get_peft_model(self.model, config), True
+
     def save(self, folder: Path) -> None:
-        """Write a plain transformers folder."""
-        self.model.save_pretrained(folder)
+        """Write a plain transformers folder; adapters are added to the weights."""
+        model = deepcopy(self.model).merge_and_unload() if self.adapted else self.model
+        model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
