@@ -126,7 +126,7 @@ def replay(seen: list, snapshots: dict, variant: tuple) -> dict[int, list[float]
         optimizer.step()
         if step + 1 in snapshots:
             with torch.no_grad():
-                view = miner.view(torch.arange(targets), step).corrected
+                view = miner.view(torch.arange(targets)).corrected
             readings[step + 1] = overlap(*snapshots[step + 1], view)
     return readings
 

@@ -39,17 +39,16 @@ def watched(rows: list[dict[str, Any]]) -> Any:
         model: Any,
         miner: Miner,
         step: int,
-        mined_at: int,
         scale: float | None = None,
     ) -> Reading | None:
         began = time.perf_counter()
-        reading = plain(meter, model, miner, step, mined_at, scale)
+        reading = plain(meter, model, miner, step, scale)
         seconds = time.perf_counter() - began
         if reading is not None and step:
             queries = embed_queries(model, meter.texts)
             true = best(queries, embed_targets(model, meter._tokens, np.arange(meter.size)))
             with torch.no_grad():
-                view = miner.view(torch.arange(meter.size), mined_at)
+                view = miner.view(torch.arange(meter.size))
             found = reading.freshness
             row = {"step": step, "encoded": reading.encoded, "seconds": seconds}
             row["stale"] = found.overlap_stale, agreement(true, best(queries, view.stale))

@@ -2,8 +2,8 @@
 
     python experiments/upgrade.py --vectors FOLDER --old minilm --new mpnet --embedded 1000
 
-FOLDER has, for each encoder and split, `ENCODER-targets.npy` and `ENCODER-SPLIT.npy` (unit vectors),
-and `SPLIT-pairs.npy`, the relevant (query, target) rows. The weight is chosen on `dev`, never on
+FOLDER has `ENCODER-targets.npy` and `ENCODER-SPLIT.npy` of unit vectors, for each encoder, and
+`SPLIT-pairs.npy`, the relevant (query, target) rows. The weight is chosen on `dev`, never on
 `test`, which is measured; `--weight rule` uses no judgement at all.
 """
 

@@ -13,6 +13,10 @@ from typing import Any, Literal
 from unstale.declare import setting
 from unstale.errors import InputError
 
+STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
+    "corrected-free", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
+    "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
+)  # fmt: skip
 LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
 SearchMode = Literal["auto", "exact", "rolling", "ivf"]
@@ -44,6 +48,20 @@ class RunSettings:
     scale: float | None = setting(None, above=0)
     seed: int = 0
     trainer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LengthSettings:
+    """Training: its length.
+
+    Args:
+        steps: Number of optimizer steps. Default: from the size of the data, see --epochs.
+        epochs: Length in passes over the training pairs, instead of --steps. Default: 5, but at
+            least 100 steps and at most 2,000.
+    """
+
+    steps: int = setting(0, least=0)
+    epochs: float | None = setting(None, above=0)
 
 
 @dataclass(frozen=True)
@@ -192,6 +210,18 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True)
+class HoldoutSettings:
+    """Evaluation: on what, where the data has no split for it.
+
+    Args:
+        holdout: Share of the training queries to take out of training and evaluate on, if the data
+            has no such split. 0 refuses such data.
+    """
+
+    holdout: float = setting(0.1, least=0, most=0.5)
+
+
+@dataclass(frozen=True)
 class CheckpointSettings:
     """Checkpoints: what an interrupted run resumes from.
 
@@ -283,5 +313,5 @@ class FilterSettings:
 
 
 @dataclass(frozen=True)
-class TrainSections(FilterSettings, NegativeSettings, JobSettings):
+class TrainSections(LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, JobSettings):
     """Every section of a training run; `TrainSettings` adds what checks them."""

@@ -132,7 +132,7 @@ def test_refresh_reports_what_it_embeds(name: str) -> None:
 
 def test_view_shows_what_is_searched(name: str) -> None:
     made = small_materials()
-    view = find_strategy(name).build(made).view(torch.tensor([4, 2]), 0)
+    view = find_strategy(name).build(made).view(torch.tensor([4, 2]))
     if name in ("in-batch", "uniform", "stochastic"):  # the last holds a part of the corpus
         assert view is None
         return
@@ -156,16 +156,16 @@ def test_ranks_the_whole_corpus_by_each_view_and_changes_nothing(
     fresh = torch.randn(9, D, generator=torch.Generator().manual_seed(2))
     miner.loss(queries, fresh, torch.arange(9), None)  # writes to a memory
     before, state = miner.mine(queries, K), torch.get_rng_state()
-    ranked, view = miner.ranked(queries.vectors, 20, 5), miner.view(torch.arange(N), 5)
+    ranked, view = miner.ranked(queries.vectors, 20), miner.view(torch.arange(N))
     assert (ranked is None) == (view is None)
     assert torch.equal(miner.mine(queries, K), before)
     assert torch.equal(torch.get_rng_state(), state)
     if ranked is None or view is None:
         return
-    for rows, vectors in zip(ranked, view[:2], strict=True):
-        assert (rows is None) == (vectors is None)
-        if rows is not None:
-            assert torch.equal(rows, (queries.vectors @ vectors.T).topk(20).indices)
+    for found, vectors in zip(ranked[:2], view[:2], strict=True):
+        assert (found is None) == (vectors is None)
+        if found is not None:
+            assert torch.equal(found.rows, (queries.vectors @ vectors.T).topk(20).indices)
 
 
 def on_disk(buffer: TargetBuffer, folder: Path) -> TargetBuffer:

@@ -30,7 +30,7 @@ def batch() -> Queries:
 
 def seen(miner, queries: Queries) -> torch.Tensor:
     """Score every target as the miner sees it."""
-    view = miner.view(torch.arange(N), queries.step)
+    view = miner.view(torch.arange(N))
     vectors = view.stale if view.corrected is None else view.corrected
     return queries.vectors @ vectors.T
 

@@ -136,7 +136,7 @@ def test_auto_refresh_re_embeds_when_the_reading_is_bad_and_only_once() -> None:
     assert miner.refresh(1, lambda rows: fresh[rows]).refreshed == 0
     miner.observe(Freshness(2, 1.0, None, 0.0, None, 0.85, None))
     assert miner.refresh(3, lambda rows: fresh[rows]).refreshed == 10
-    assert torch.equal(miner.view(torch.arange(10), 3).stale, fresh)
+    assert torch.equal(miner.view(torch.arange(10)).stale, fresh)
     assert miner.refresh(4, lambda rows: fresh[rows]).refreshed == 0
 
 

@@ -160,9 +160,9 @@ def test_an_untrusted_corrector_is_not_taught_by_either(
         for weights in miner.parameters():
             weights.add_(torch.randn_like(weights))
     rows = torch.arange(5)
-    assert torch.equal(miner.view(rows, 0).searched, miner.view(rows, 0).corrected)
+    assert torch.equal(miner.view(rows).searched, miner.view(rows).corrected)
     miner.trusted.fill_(False)
-    assert torch.equal(miner.view(rows, 0).searched, miner.buffer[rows])
+    assert torch.equal(miner.view(rows).searched, miner.buffer[rows])
 
 
 def test_numbers_of_negatives(static_model: SentenceTransformer, dataset: RetrievalDataset) -> None:

@@ -24,7 +24,7 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     meter = Meter(dataset, dataset.split("train").pairs, tokens, scale=20.0, queries=16, targets=60)
     miner = Corrected(buffer, Corrector(16, (8,)))
     state = torch.get_rng_state()
-    first = meter.read(static_model, miner, 0, 0)
+    first = meter.read(static_model, miner, 0)
     assert first is not None
     assert 20 <= first.encoded <= 60
     assert torch.equal(torch.get_rng_state(), state)
@@ -36,15 +36,15 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     with torch.no_grad():
         weight = static_model[0].embedding.weight
         weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-    second = meter.read(static_model, miner, 5, 4)
+    second = meter.read(static_model, miner, 5)
     assert second is not None
     stale = second.freshness
     assert stale.cosine_stale < 0.9
     assert stale.kl_stale > 0.1
     assert stale.overlap_stale < 0.9
     assert stale.cosine_corrected == stale.cosine_stale  # h is still the identity
-    assert meter.read(static_model, InBatch(), 5, 4) is None
-    only_stale = meter.read(static_model, Stale(buffer), 5, 4)
+    assert meter.read(static_model, InBatch(), 5) is None
+    only_stale = meter.read(static_model, Stale(buffer), 5)
     assert only_stale is not None
     assert only_stale.freshness.kl_corrected is None
     logs = only_stale.freshness.logs()
@@ -67,10 +67,10 @@ def test_with_targets_enough_it_reads_the_overlap_of_the_whole_corpus(
         miner = Corrected(buffer, Corrector(16, (8,)))
         for layer in miner.network.layers:
             layer.weight.add_(torch.randn(layer.weight.shape))
-        reading = meter.read(static_model, miner, 5, 4)
+        reading = meter.read(static_model, miner, 5)
         queries = embed_queries(static_model, meter.texts)
         true = queries @ embed_targets(static_model, tokens, np.arange(120)).T
-        view = miner.view(torch.arange(120), 4)
+        view = miner.view(torch.arange(120))
     assert reading is not None
     assert reading.encoded == 120
     found = reading.freshness.overlap_stale, reading.freshness.overlap_corrected

@@ -13,15 +13,12 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
-from unstale.evaluation import retrieve
+from unstale.evaluation.evaluator import Evaluator
 from unstale.miners import Corrected, Miner, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.results import RunResult
-from unstale.training import overlap
 from unstale.training.job import train
-from unstale.training.overlap import CorpusOverlap
-
-SPLITS = {"train": "train", "eval": "test"}
+from unstale.training.overlap import corpus_overlap
 
 
 @pytest.fixture
@@ -40,26 +37,21 @@ def drifted(
 def shares(
     model: SentenceTransformer, miner: Miner, dataset: RetrievalDataset, tokens: TokenStore, **more
 ) -> dict[str, float] | None:
-    found = CorpusOverlap(model, miner, dataset, SPLITS, step=3, **more)
-    passed = list(found.watch(retrieve.fresh_chunks(model, tokens, progress=False)))
-    assert sum(len(vectors) for _, vectors in passed) == 120  # nothing is lost on the way
-    return found.shares()
+    rows = dataset.split("train").query_rows
+    evaluator = Evaluator(dataset, "test", tokens, train_rows=rows, progress=False)
+    evaluator(model)
+    return corpus_overlap(model, miner, evaluator, **more)
 
 
 def top(queries: torch.Tensor, targets: torch.Tensor, k: int) -> list[set[int]]:
     return [set(row.tolist()) for row in (queries @ targets.T).topk(k).indices]
 
 
-@pytest.mark.parametrize("chunk", [7, 4096])
 def test_it_is_what_brute_force_counts(
     static_model: SentenceTransformer,
     dataset: RetrievalDataset,
     drifted: tuple[TokenStore, TargetBuffer],
-    monkeypatch: pytest.MonkeyPatch,
-    chunk: int,
 ) -> None:
-    monkeypatch.setattr(overlap, "_CHUNK", chunk)
-    monkeypatch.setattr(retrieve, "_CHUNK", 5 * chunk)
     tokens, buffer = drifted
     network = Corrector(16, (8,))
     with torch.no_grad():
@@ -69,7 +61,7 @@ def test_it_is_what_brute_force_counts(
     assert found is not None
     rows = torch.arange(120)
     fresh = embed_targets(static_model, tokens, rows.numpy())
-    view = miner.view(rows, 3)
+    view = miner.view(rows)
     views = {"stale": view.stale, "searched": view.corrected.detach()}
     for prefix, split in (("", "train"), ("eval_", "test")):
         texts = dataset.queries.take(dataset.split(split).query_rows)

@@ -5,6 +5,7 @@ import time
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EvaluateFlags
 from unstale.cli.output import run_folder
+from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
@@ -15,8 +16,8 @@ from unstale.results import RESULTS, RunResult
 def run(chosen: EvaluateFlags) -> None:
     """Measure a model as it is, and write its ranking."""
     with run_folder("evaluate", chosen) as folder:
-        dataset = load_dataset(chosen.data)
-        dataset.split(chosen.split)
+        dataset = load_dataset(chosen.data, strict=chosen.strict)
+        dataset = hold_out(dataset, chosen.split, chosen.holdout)
         model = open_encoder(chosen)
         output = folder.begin()
         began = time.perf_counter()

@@ -12,12 +12,20 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any, final
 
-from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+import yaml
+from jsonargparse import (  # type: ignore[attr-defined]
+    ActionConfigFile,
+    ArgumentParser,
+    Namespace,
+    set_parsing_settings,
+)
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
+from unstale.cli.early import check_early
 from unstale.cli.flags import about, add_flags, instantiate, known_flags
 from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
@@ -79,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
         check_bounds(chosen)
+        check_early(name, chosen)
         _prepare_bfloat16(parsed[name])
         import_module(f"unstale.cli.{name}").run(chosen)
     except (InputError, OSError) as error:
@@ -121,7 +130,6 @@ def parse(words: Sequence[str]) -> Namespace:
         flag, equals, value = word.partition("=")
         path = Path(value if equals else "".join(words[i + 1 : i + 2]))
         if flag == "--config" and path.is_file():
-            read_flags(path)
             files.append(path)
     try:
         return _parser_for(words).parse_args(words)
@@ -157,6 +165,16 @@ def _parser_for(words: Sequence[str]) -> ArgumentParser:
     return build_parser({"strategy": " " + " ".join(said).replace("`", "")})
 
 
+@final
+class _Config(ActionConfigFile):
+    """Hand the parser what our own reader made of a file: no other code reads one."""
+
+    @staticmethod
+    def apply_config(parser: Any, cfg: Any, dest: str, value: str) -> None:  # noqa: ANN401
+        text = yaml.safe_dump(read_flags(Path(value)), sort_keys=False)
+        ActionConfigFile.apply_config(parser, cfg, dest, text)
+
+
 @cache
 def parser() -> ArgumentParser:
     """Return the parser, built once."""
@@ -187,7 +205,7 @@ def build_parser(more_help: Mapping[str, str] | None = None) -> ArgumentParser:
             description=f"{summary} {more}",
             exit_on_error=False,
         )
-        sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
+        sub.add_argument("--config", action=_Config, help="Read flags from a YAML file.")
         add_flags(sub, kind, more_help or {})
         commands.add_subcommand(name, sub, help=summary)
     return top

@@ -1,6 +1,5 @@
 """`unstale mine`."""
 
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from unstale.data.load import load_dataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
+from unstale.files import scratch_beside
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
 from unstale.miners.offline import mine_split, with_negatives
 from unstale.report.table import dropped_text
@@ -43,10 +43,8 @@ def run(chosen: MineFlags) -> None:
             form.check(dataset)
         encoder = open_encoder(chosen)
         began = time.perf_counter()
-        place = output.path.resolve()  # "." has no name
-        place.parent.mkdir(parents=True, exist_ok=True)  # room for the result is room for a buffer
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
-            negatives = _negatives(chosen, dataset, encoder, Path(scratch))
+        with scratch_beside(output.path) as scratch:  # room for the result is room for a buffer
+            negatives = _negatives(chosen, dataset, encoder, scratch)
             mined = mine_split(encoder, dataset, chosen.split, negatives, chosen.hard_negatives)
             seconds = time.perf_counter() - began
         written = with_negatives(dataset, chosen.split, mined)
@@ -89,7 +87,7 @@ def _negatives(
     miner: Miner
     if chosen.run is not None:
         assert buffer is not None
-        stale = TargetBuffer.open(buffer)
+        stale = TargetBuffer.open_checked(buffer)
         network = run_corrector(chosen.run, stale.dim).to(model.device)
         miner = Corrected(stale, network)
     else:
@@ -97,7 +95,7 @@ def _negatives(
         if buffer is None:
             embedded, _ = embed_corpus(model, target_tokens(model, dataset), scratch, made_by)
         else:
-            embedded = TargetBuffer.open(buffer, made_by)
+            embedded = TargetBuffer.open_checked(buffer, made_by)
         miner = Stale(embedded)
     if chosen.filters.idle and asked is None:
         return Negatives(miner)

@@ -6,11 +6,11 @@ it costs no encoding. Residuals of different ages must compare, so h must be pin
 output, or by a mean-squared error. Cross-entropy alone leaves others free by a common vector.
 """
 
-from typing import final
+from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
 
 from unstale.corrector.dots import dots
 from unstale.distributed import total
@@ -19,11 +19,19 @@ _GATHERED = 2**22  # floats to gather at once
 
 
 @final
-class ResidualMemory(nn.Module):
+class Rows(NamedTuple):
+    """A tensor with a row for each target that this process holds, and the first of these rows."""
+
+    tensor: Shaped[Tensor, "n ..."]
+    first: int = 0
+
+
+@final
+class ResidualMemory:
     """Keep the last residual of each target that was encoded.
 
-    A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer,
-    and may be in another memory than the rows and queries that it is asked for.
+    It takes as much memory as a float32 buffer, stays on its device, and may be asked for rows and
+    queries of another.
 
     Args:
         targets: N, the size of the corpus.
@@ -31,17 +39,17 @@ class ResidualMemory(nn.Module):
         first: The first row, where another process keeps those before it.
     """
 
-    def __init__(self, targets: int, dim: int, first: int = 0) -> None:
-        super().__init__()
+    def __init__(
+        self, targets: int, dim: int, first: int = 0, device: torch.device | str = "cpu"
+    ) -> None:
         self.first = first
-        self.residual: Tensor
-        self.known: Tensor
-        self.register_buffer("residual", torch.zeros(targets, dim))
-        self.register_buffer("known", torch.zeros(targets, dtype=torch.bool))
+        self.residual = torch.zeros(targets, dim, device=device)
+        self.known = torch.zeros(targets, dtype=torch.bool, device=device)
 
-    def row_tensors(self) -> dict[str, int]:
-        """Name the tensors that have a row for each target, and the first row kept here."""
-        return {"residual": self.first, "known": self.first}
+    def row_tensors(self) -> dict[str, Rows]:
+        """Name the tensors that a checkpoint must hold."""
+        tensors = {"residual": self.residual, "known": self.known}
+        return {name: Rows(tensor, self.first) for name, tensor in tensors.items()}
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"]) -> None:
         """Remember residuals; each row's last one counts."""

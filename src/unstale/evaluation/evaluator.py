@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,6 +29,14 @@ def sample_queries(dataset: RetrievalDataset, seed: int) -> Int[ndarray, " q"]:
 
 
 @final
+class Ranking(NamedTuple):
+    """Some queries, and the best targets of each over the whole corpus."""
+
+    rows: Int[ndarray, " q"]
+    found: TopK
+
+
+@final
 class Evaluator:
     """Retrieve for the queries of a split, and for some training queries, and measure.
 
@@ -47,7 +55,8 @@ class Evaluator:
     ) -> None:
         self.dataset = dataset
         self.split = split
-        self.found: TopK | None = None  # of the last evaluation
+        self.evaluated: Ranking  # what the last evaluation found for the split's queries,
+        self.trained: Ranking  # and for those of training
         self.values: dict[str, Float[ndarray, " q"]] = {}
         self.train: dict[str, float] = {}  # the means over the training queries
         self._rows = dataset.split(split).query_rows
@@ -68,11 +77,13 @@ class Evaluator:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
         asked = np.union1d(self._rows, self._train_rows)  # a split may be that of training
         found = retrieve(model, self.dataset, asked, corpus)
-        self.found = _some(found, np.searchsorted(asked, self._rows))
-        self.values = measure(self.dataset.split(self.split), self._rows, self.found)
+        self.evaluated, self.trained = (
+            Ranking(rows, TopK(*(part[np.searchsorted(asked, rows)] for part in found)))
+            for rows in (self._rows, self._train_rows)
+        )
+        self.values = measure(self.dataset.split(self.split), *self.evaluated)
         if len(self._train_rows):
-            trained = _some(found, np.searchsorted(asked, self._train_rows))
-            self.train = means(measure(self.dataset.split("train"), self._train_rows, trained))
+            self.train = means(measure(self.dataset.split("train"), *self.trained))
         return means(self.values)
 
     def point(self, model: SentenceTransformer) -> dict[str, float]:
@@ -81,11 +92,6 @@ class Evaluator:
 
     def save(self, folder: Path, tag: str) -> None:
         """Write the last ranking as a TREC run, and every query's metrics as `SPLIT.npz`."""
-        assert self.found is not None
-        write_run(folder / f"{self.split}.run", self.dataset, self._rows, self.found, tag)
+        write_run(folder / f"{self.split}.run", self.dataset, *self.evaluated, tag)
         with atomic_file(folder / f"{self.split}.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **self.values)  # type: ignore[arg-type]
-
-
-def _some(found: TopK, places: Int[ndarray, " q"]) -> TopK:
-    return TopK(found.scores[places], found.rows[places])

@@ -1,9 +1,9 @@
 """How much say has each model? Learned from held-out targets, and from judgements if there are any.
 
 The new model's score of a target that it has not embedded is predicted from the old score and from
-that of the mapped new query, by least squares within queries, over the held-out targets that lie near a query.
-The final score is a mean of the old score and the new one, known or predicted, in equal parts
-unless judged queries say otherwise.
+that of the mapped new query, by least squares within queries, over held-out targets that lie near a
+query. The final score is a mean of the old score and the new one, known or predicted, in equal
+parts unless judged queries say otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,8 @@ def fit_adapter(
 ) -> QueryAdapter:
     """Fit the map to the targets that are not held out, and the parts of the score to the others.
 
-    When the parts are known, all targets teach the map. No judgement is used: the weight is `EQUAL`.
+    When the parts are known, all targets teach the map. No judgement is used: the weight is
+    `EQUAL`.
     """
     held = torch.from_numpy(held_out)
     mapped = least_squares(fresh[~held], stale[~held])(queries.new) @ stale[held].T

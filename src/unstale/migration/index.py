@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,10 @@ from tqdm import tqdm
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import Texts
 from unstale.encoders.load import hash_weights
+from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.migration.stale import NewIndex, StaleVectors
+from unstale.settings import Precision
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
 
@@ -47,8 +49,12 @@ def index_chunks(
                 corrected = corrector(torch.from_numpy(stale))
             here = ((known.rows >= start) & (known.rows < start + len(stale))).nonzero()[:, 0]
             corrected[known.rows[here] - start] = known.fresh[here]
-            if source.dtype == np.int8:  # as it will be written
-                corrected = Stored.of(corrected, "int8").between(0, len(corrected))
+            if source.dtype.name in ("float16", "int8"):  # as it will be written
+                stored = Stored.of(corrected, cast("Precision", source.dtype.name))
+                corrected = stored.between(0, len(corrected))
+            if not (finite := torch.isfinite(corrected).all(dim=1)).all():
+                row = start + int(finite.int().argmin())
+                raise InputError(f"the corrected vector of row {row} has NaN or infinity")
             bar.update(len(stale))
             yield start, corrected
 

@@ -1,7 +1,7 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -10,7 +10,10 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.encoders.embed import dimension, is_cosine
-from unstale.errors import InputError
+from unstale.encoders.load import hash_weights
+from unstale.errors import InputError, RunError
+from unstale.files import write_json
+from unstale.integrity import digest, read_object, sha256
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
@@ -18,12 +21,22 @@ from unstale.migration.index import write_index, write_rows
 from unstale.migration.order import in_order
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings
-from unstale.migration.stale import StaleVectors, check_ranking, check_texts, check_values
+from unstale.migration.stale import (
+    StaleVectors,
+    check_ranking,
+    check_texts,
+    check_values,
+    file_states,
+    files_of,
+)
 from unstale.migration.validate import Interval, as_json
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import verdict
 
 ADAPTER = "adapter"  # in the output folder
+FORMAT = 1  # of what is kept to resume from
+MADE_OF = "made_of.json"
+LATER = ("way", "price", "re_embed")  # what may change when a migration goes on
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -96,6 +109,7 @@ class Migration:
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
+        self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
         self.queries = part_queries(settings, dataset)
@@ -110,6 +124,7 @@ class Migration:
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit and judge; then write what was asked for, and what it cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
+        self._check_same(output / STAGES / MADE_OF)
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
         done = Fitting(source, stages, asked, self.settings).run(self.size, self.more)
@@ -120,6 +135,8 @@ class Migration:
             made_by = fingerprint(self.model, dataset.targets)
             path, correcting = write_index(source, done.learned.corrector, known, output, made_by)
             write_rows(output, dataset.target_ids, known)
+            if file_states(source.path) != self._read:
+                raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
             adapter = fused.adapter.save(output / ADAPTER)
             path = adapter if self.settings.way == "query-side" else path
@@ -155,3 +172,22 @@ class Migration:
             "curve": done.curve,
             "verdict": judged | ({} if fused is None else fused.verdict),
         }
+
+    def _check_same(self, path: Path) -> None:
+        """Refuse to resume what was begun with other vectors, texts, settings or another model."""
+        settings = {
+            f.name: getattr(self.settings, f.name)
+            for f in fields(MigrateSettings)
+            if f.name not in LATER
+        }
+        vectors = [sha256(path) for path in files_of(self.source.path)]
+        now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
+        now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
+        now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
+        if not path.is_file():
+            write_json(path, now)
+        found = read_object(path)
+        for name, value in now.items():
+            if found.get(name) != value:
+                was = f"was {found.get(name)}, is {value} now"
+                raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")

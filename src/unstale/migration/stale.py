@@ -101,3 +101,16 @@ def check_ranking(source: StaleVectors, *, unit: bool) -> None:
     if source.metric not in ("inner product", "L2 distance" if unit else "inner product"):
         rule = "not by inner product, as the corrected vectors must be; save them as .npy"
         raise InputError(f"{source.path} ranks by {source.metric}, {rule}")
+
+
+def files_of(path: Path) -> list[Path]:
+    """List the files that vectors are read from: one, those of a buffer, or none of a database."""
+    if path.is_dir():
+        return sorted(p for p in path.iterdir() if p.is_file())
+    return [path] if path.is_file() else []
+
+
+def file_states(path: Path) -> list[tuple[str, int, int]]:
+    """Return the name, the size and the time of the last change of each such file."""
+    seen = [(file.name, file.stat()) for file in files_of(path)]
+    return [(name, state.st_size, state.st_mtime_ns) for name, state in seen]

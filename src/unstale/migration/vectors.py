@@ -70,7 +70,7 @@ class BufferVectors(StaleVectors):
     def __init__(self, path: Path) -> None:
         manifest = buffer.read_manifest(path)
         self.path = path
-        self.buffer = buffer.TargetBuffer.open(path)
+        self.buffer = buffer.TargetBuffer.open_checked(path)
         self.rows, self.dim = len(self.buffer), self.buffer.dim
         self.dtype = np.dtype(manifest["dtype"])
         self.texts = manifest["fingerprint"].get("texts", "")
@@ -81,7 +81,7 @@ class BufferVectors(StaleVectors):
             yield start, vectors.numpy()
 
     def write(self, folder: Path, new: NewIndex) -> Path:
-        """Write a buffer; `new.made_by` must say that it is corrected, or it would pass for fresh."""
+        """Write a buffer, whose maker must say that it is corrected: it would pass for fresh."""
         path, dtype = folder / "vectors", self.dtype.name
         shards: list[dict[str, Any]] = []
         for _, vectors in new.vectors:

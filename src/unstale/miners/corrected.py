@@ -10,11 +10,12 @@ from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.losses import LOSSES
-from unstale.corrector.memory import ResidualMemory
+from unstale.corrector.memory import ResidualMemory, Rows
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale, added_to
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.search.added import Added
 from unstale.search.auto import make_search
 from unstale.search.exact import Exact
 from unstale.search.search import Search
@@ -101,7 +102,7 @@ class Corrected(Miner):
         if self.fallback:
             self.trusted.fill_(not worse)
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
+    def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the stale embeddings and the corrected ones."""
         stale = self.buffer[rows]
         corrected = self.network(stale)
@@ -109,27 +110,28 @@ class Corrected(Miner):
             corrected = corrected + self.memory.read(rows)
         return View(stale, corrected, bool(self.trusted))
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked:
         """Find the k best targets of the stale and of the corrected view, each by a full scan.
 
         Not by the miner's own search, which may cover a part of the corpus and learns from what it
         is asked.
         """
-        stale = self._stale.ranked(queries, k, step).stale
-        nobody = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
-        asked = Queries(queries, nobody, nobody[:, None] - 1, step)
         scan = search_in_place(self.buffer, lambda part: Exact(part, self.network))
-        added = added_to(asked, None, self.memory)
-        return Ranked(stale, scan.top_k(queries, k, added=added).rows)
+        nobody = torch.zeros(len(queries), dtype=torch.long, device=queries.device)
+        added = None if self.memory is None else Added(0, queries, nobody, self.memory)
+        stale = self._stale.ranked(queries, k, exclude).stale
+        return Ranked(stale, scan.top_k(queries, k, exclude, added), bool(self.trusted))
 
     def searches(self) -> list[Search]:
         """List the search of h(B)."""
         return [self.search]
 
-    def row_tensors(self) -> dict[str, int]:
+    def row_tensors(self) -> dict[str, Rows]:
         """Name the tensors of the memory."""
         kept = {} if self.memory is None else self.memory.row_tensors()
-        return {f"memory.{name}": first for name, first in kept.items()}
+        return {f"memory.{name}": rows for name, rows in kept.items()}
 
 
 def worse_than_stale(reading: Freshness) -> bool:

@@ -95,7 +95,7 @@ def _scores(
     known = queries.positives
     wanted = torch.cat([rows, known.clamp(min=0)], dim=1)
     distinct, place = wanted.unique(return_inverse=True)
-    view = miner.view(distinct, queries.step)
+    view = miner.view(distinct)
     if view is None:
         raise InputError("this strategy keeps no view of the targets to filter by")
     # Not a product of all queries with all of these: each has its own few.

@@ -8,6 +8,8 @@ from typing import NamedTuple, final
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from unstale.corrector.memory import Rows
+from unstale.search.best import TopK
 from unstale.search.search import Search
 
 Embed = Callable[[Int[Tensor, " n"]], Float[Tensor, "n d"]]
@@ -50,13 +52,14 @@ class View(NamedTuple):
 class Ranked(NamedTuple):
     """The targets that a miner's views of the whole corpus rank first for some queries."""
 
-    stale: Int[Tensor, "q m"]
-    corrected: Int[Tensor, "q m"] | None = None
+    stale: TopK
+    corrected: TopK | None = None
+    trusted: bool = True  # the corrector helps, or is not known not to
 
     @property
-    def lists(self) -> list[Int[Tensor, "q m"]]:
-        """List the rows of each view."""
-        return [self.stale] if self.corrected is None else [self.stale, self.corrected]
+    def searched(self) -> TopK:
+        """Return what the view that the miner searches ranks first."""
+        return self.corrected if self.corrected is not None and self.trusted else self.stale
 
 
 @final
@@ -137,14 +140,17 @@ class Miner(nn.Module, ABC):
     def observe(self, reading: Freshness) -> None:
         """Take note of a reading of the freshness meter; by default it changes nothing."""
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View | None:
-        """Show how the miner sees some targets after `step` steps; None if it caches nothing."""
+    def view(self, rows: Int[Tensor, " n"]) -> View | None:
+        """Show how the miner sees some targets; None if it caches nothing."""
         return None
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked | None:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked | None:
         """Find the k best targets in each of its views, exactly; None if it caches nothing.
 
-        `view` shows the same views. It changes nothing: neither a search nor a random draw.
+        Rows of `exclude` (padded with -1) are not found. `view` shows the same views. It changes
+        nothing: neither a search nor a random draw.
         """
         return None
 
@@ -152,9 +158,10 @@ class Miner(nn.Module, ABC):
         """List the searches whose state a checkpoint holds and whose readings are logged."""
         return []
 
-    def row_tensors(self) -> dict[str, int]:
-        """Name the tensors of the state dict that have a row for each target of this process.
+    def row_tensors(self) -> dict[str, Rows]:
+        """Name the tensors that have a row for each target of this process; by default none.
 
-        The value is the first of these rows; processes save such tensors each for itself.
+        They are no part of the module, so that they stay where they are when it is moved. A
+        checkpoint holds them; processes save them each for itself.
         """
         return {}

@@ -34,13 +34,15 @@ class Stale(Miner):
         added = added_to(queries, self.gumbel_seed)
         return self.search.top_k(queries.vectors, k, queries.positives, added).rows
 
-    def view(self, rows: Int[Tensor, " n"], step: int) -> View:
+    def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the stale embeddings."""
         return View(self.buffer[rows])
 
-    def ranked(self, queries: Float[Tensor, "q d"], k: int, step: int) -> Ranked:
+    def ranked(
+        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
+    ) -> Ranked:
         """Find the k best targets of the buffer."""
-        return Ranked(self.search.top_k(queries, k).rows)
+        return Ranked(self.search.top_k(queries, k, exclude))
 
     def searches(self) -> list[Search]:
         """List the search of the buffer."""

@@ -31,6 +31,10 @@ _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], s
     "training": (lambda run: run.training_seconds, duration),
     "time": (lambda run: run.total_seconds, duration),
 }
+ON_TRAIN = (
+    "MEASURED ON TRAINING QUERIES: this shows what the model memorised, not how well it will "
+    "search; use --eval-split test"
+)
 _NOTES = {
     "found": "found: an answer stands in a target that the reader saw",
     "seeds": "±: standard deviation over the seeds",
@@ -50,26 +54,43 @@ class Table:
     rows: Sequence[Group]
     columns: Mapping[str, Sequence[str]]  # by its name, a column has a cell for each row
     notes: Sequence[str]  # what the columns mean
-    before: Mapping[str, str] = field(default_factory=dict)  # by column, a cell before training
+    # Before training, by name and column: the model as it was named, and as it was trained from.
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str]) -> Table:
     """Write what came out, in percent, and what it cost."""
-    columns, before = {}, {}
+    columns: dict[str, list[str]] = {}
     if any(len(row.runs) > 1 for row in rows):
         columns["seeds"] = [str(len(row.runs)) for row in rows]
-    starts = [run.initial_metrics for row in rows if row.trained for run in row.runs]
     for metric in metrics:
         columns[SHOWN[metric]] = [percent(v) if (v := row.metric(metric)) else "" for row in rows]
-        if values := [start[metric] for start in starts if metric in start]:
-            before[SHOWN[metric]] = percent([fmean(values)])
     for name in costs:
         value, write = _COSTS[name]
         means = [row.average(value) for row in rows]
         if name != "sampled" or any(means):  # most strategies sample nothing
             columns[name] = ["" if mean is None else write(mean) for mean in means]
     columns = _filled(columns)
-    return Table(rows, columns, [_NOTES[name] for name in _NOTES if name in columns], before)
+    notes = [_NOTES[name] for name in _NOTES if name in columns]
+    if any(run.split == "train" for row in rows for run in row.runs):
+        notes.insert(0, ON_TRAIN)
+    return Table(rows, columns, notes, _starts(rows, metrics))
+
+
+def _starts(rows: Sequence[Group], metrics: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Write the metrics before training: of the whole model first, if a part of it was trained."""
+    trained = [run for row in rows if row.trained for run in row.runs]
+    full = [run.full_metrics for run in trained if run.full_metrics]
+    cut, initial = "before, cut" if full else "before", [run.initial_metrics for run in trained]
+    found: dict[str, dict[str, str]] = {}
+    for name, starts in (
+        ("before, whole model", full),
+        (cut, initial),
+    ):
+        for metric in metrics:
+            if values := [start[metric] for start in starts if metric in start]:
+                found.setdefault(name, {})[SHOWN[metric]] = percent([fmean(values)])
+    return found
 
 
 def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:

@@ -112,7 +112,7 @@ class FreshNegativesLoss(nn.Module):
 
     @torch.no_grad()
     def _view(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
-        view = self.miner.view(rows, self.record.step)
+        view = self.miner.view(rows)
         if view is None:
             raise InputError("free negatives need a strategy that caches embeddings")
         return view.searched

@@ -95,7 +95,7 @@ class Steps(TrainerCallback):
             return
         record, began = self.algorithm.record, time.perf_counter()
         counters = record.counters
-        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step, record.step)
+        reading = self.meter.read(self.algorithm.model, self.algorithm.miner, step)
         counters.metering_seconds += time.perf_counter() - began
         if reading is not None:
             counters.targets_probed += reading.encoded
@@ -137,10 +137,11 @@ def watch_steps(
     meter: Meter,
     settings: JobSettings,
     evaluate: Callable[[SentenceTransformer], dict[str, float]],
-) -> None:
+) -> Steps:
     """Let a trainer refresh, read the meter and evaluate as often as the settings say."""
     every = settings.meter_steps or max(1, settings.steps // 10)
     steps = Steps(trainer, algorithm, meter, every)
     trainer.add_callback(steps)
     if settings.eval_steps:
         trainer.add_callback(Curve(steps, evaluate, settings.eval_steps))
+    return steps

@@ -1,10 +1,9 @@
 """Many trainings in one folder: each is a cell, and a finished one survives an interruption."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -17,9 +16,11 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.integrity import read_object
 from unstale.results import RunResult
+from unstale.training.identity import Identity, check_identity
+from unstale.written import remove_written
 
 CELL = "cell.json"  # written last: a cell that has it is finished
 _TIMED = "seconds.json"
@@ -33,6 +34,7 @@ class Cell:
     folder: Path
     name: str
     train: Callable[[Path, bool], RunResult]  # of its folder, resumed or not
+    identity: Identity = field(default_factory=dict)  # what a finished one must be made of
 
 
 class Finished(NamedTuple):
@@ -50,9 +52,11 @@ def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Fi
             begun = (cell.folder / "checkpoints").exists()
             write_json(cell.folder / CELL, cell.train(cell.folder, begun).to_json())
         if not keep_models:
-            shutil.rmtree(cell.folder / "model", ignore_errors=True)
+            remove_written(cell.folder / "model")
         path = cell.folder / CELL
-        entry = RunResult.from_json(json.loads(path.read_text("utf-8")), str(path))
+        entry = RunResult.from_json(read_object(path), str(path))
+        if cell.identity:
+            check_identity(cell.folder, entry.identity or {}, cell.identity)
         with np.load(cell.folder / f"{entry.split}.npz", allow_pickle=False) as stored:
             yield Finished(entry, dict(stored))
 
@@ -72,16 +76,3 @@ def embed_once(
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
     timed = folder / _TIMED
     return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None
-
-
-def parse_seeds(text: str | int) -> list[int]:
-    """Read seeds parted by commas.
-
-    Example:
-        >>> parse_seeds("0,1,2"), parse_seeds(7)
-        ([0, 1, 2], [7])
-    """
-    words = [word.strip() for word in str(text).split(",")]
-    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
-        raise InputError(f"seeds must be different whole numbers, not {text!r}")
-    return [int(word) for word in words]

@@ -1,105 +1,77 @@
 """What did mining miss? Some queries, their true nearest targets, and what the caches offer."""
 
-from collections.abc import Iterable, Iterator
-from typing import final
-
 import numpy as np
 import torch
-from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
-from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.data.dataset import Positives
 from unstale.encoders.embed import embed_queries
+from unstale.evaluation.evaluator import Evaluator
 from unstale.miners.miner import Miner
-from unstale.results import ExampleQuery, ListedTarget
-from unstale.search.best import TopK, merge, nothing
+from unstale.results import ExampleQuery, FoundQuery, ListedTarget
+from unstale.search.best import TopK
 
 TEXT = 300  # characters of a text to keep
-_CHUNK = 4096  # targets that the miner shows at a time
-_DEPTH = 100  # true ranks that are known
 
 
-@final
-class NearestExamples:
-    """List the targets nearest to some queries: truly, and as the miner's cache has them.
+def nearest_examples(
+    model: SentenceTransformer,
+    miner: Miner,
+    evaluator: Evaluator,
+    positives: Positives,
+    *,
+    queries: int = 5,
+    k: int = 5,
+    seed: int = 0,
+) -> list[ExampleQuery]:
+    """List the targets nearest to some training queries: truly, and as the miner's cache has them.
 
-    It watches a corpus that is being encoded for another reason, so it costs no encoding. Known
-    positives are in no list. The queries depend on the seed alone, so that strategies can be
-    compared on the same ones.
+    The true ranking was just evaluated. Known positives are in no list. The queries depend on the
+    seed alone, so that strategies can be compared on the same ones. A miner that caches nothing has
+    no examples, and one that searches no corrected view lists none there.
 
     Args:
-        miner: Whose view of the corpus to show; a miner that caches nothing has no examples.
         positives: The rows that are never a query's negatives.
         k: How many targets to list for each.
     """
-
-    def __init__(
-        self,
-        model: SentenceTransformer,
-        miner: Miner,
-        dataset: RetrievalDataset,
-        positives: Positives,
-        *,
-        step: int,
-        queries: int = 5,
-        k: int = 5,
-        seed: int = 0,
-    ) -> None:
-        pairs = dataset.split("train").pairs
-        first = np.unique(pairs[:, 0], return_index=True)[1]  # of each query, its first label
-        self._pairs = pairs[np.random.default_rng(seed).permutation(first)[:queries]]
-        self._banned = torch.from_numpy(positives(self._pairs[:, 0]))  # (q, p)
-        self._k = k
-        self._dataset, self._miner, self._step = dataset, miner, step
-        self._device = model.device
-        self._queries = embed_queries(model, dataset.queries.take(self._pairs[:, 0]))  # (q, d)
-        self._best: dict[str, TopK] = {}  # by view; empty if there is nothing to show
-
-    def watch(
-        self, corpus: Iterable[tuple[int, Float[Tensor, "n d"]]]
-    ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-        """Pass pieces of the freshly encoded corpus on, ranking them on the way."""
-        for start, vectors in corpus:
-            for offset in range(0, len(vectors), _CHUNK):
-                self._see(start + offset, vectors[offset : offset + _CHUNK])
-            yield start, vectors
-
-    @torch.no_grad()
-    def _see(self, start: int, fresh: Float[Tensor, "n d"]) -> None:
-        rows = torch.arange(start, start + len(fresh))
-        view = self._miner.view(rows.to(self._device), self._step)
-        if view is None:
-            return
-        banned = (rows[:, None] == self._banned[:, None, :]).any(dim=2)  # (q, n)
-        views = {"true": fresh, "stale": view.stale}
-        if view.corrected is not None and view.trusted:
-            views["corrected"] = view.corrected
-        for name, vectors in views.items():
-            scores = (self._queries @ vectors.float().cpu().T).masked_fill(banned, -torch.inf)
-            best = self._best.get(name, nothing(self._queries))
-            self._best[name] = merge(best, scores, start, _DEPTH)
-
-    def listed(self) -> list[ExampleQuery]:
-        """Return the examples; a miner that searches no corrected view lists none there."""
-        if not self._best:
-            return []
-        return [
-            ExampleQuery(
-                query=self._dataset.queries[query][:TEXT],
-                label=ListedTarget(target, self._dataset.targets[target][:TEXT]),
-                true=self._list("true", i),
-                stale=self._list("stale", i),
-                corrected=self._list("corrected", i) if "corrected" in self._best else [],
-            )
-            for i, (query, target) in enumerate(self._pairs.tolist())
+    dataset, (rows, found) = evaluator.dataset, evaluator.trained
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:queries]
+    vectors = embed_queries(model, dataset.queries.take(rows[chosen])).to(model.device)
+    banned = torch.from_numpy(positives(rows[chosen]))  # (q, p)
+    k = min(k, len(dataset.targets) - int((banned >= 0).sum(dim=1).max()))
+    ranked = miner.ranked(vectors, k, banned.to(model.device))
+    if ranked is None:
+        return []
+    pairs = dataset.split("train").pairs
+    examples = []
+    for i, place in enumerate(chosen.tolist()):
+        true = [pair for pair in _best(found, place) if pair[1] not in banned[i]]
+        ranks = {row: rank for rank, (_, row) in enumerate(true, 1)}
+        corrected = _best(ranked.searched, i) if ranked.searched is not ranked.stale else []
+        lists = [
+            [ListedTarget(r, dataset.targets[r][:TEXT], round(s, 4), ranks.get(r)) for s, r in best]
+            for best in (true[:k], _best(ranked.stale, i), corrected)
         ]
+        query = int(rows[place])
+        label = int(pairs[np.argmax(pairs[:, 0] == query), 1])  # the first one
+        target = ListedTarget(label, dataset.targets[label][:TEXT])
+        examples.append(ExampleQuery(dataset.queries[query][:TEXT], target, *lists))
+    return examples
 
-    def _list(self, view: str, query: int) -> list[ListedTarget]:
-        scores, rows = (part[query, : self._k].tolist() for part in self._best[view])
-        ranks = {row: i for i, row in enumerate(self._best["true"].rows[query].tolist(), 1)}
-        return [
-            ListedTarget(row, text[:TEXT], round(score, 4), ranks.get(row))
-            for row, text, score in zip(rows, self._dataset.targets.take(rows), scores, strict=True)
-            if score > -torch.inf  # a known positive, where there are too few others
-        ]
+
+def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> list[FoundQuery]:
+    """Show what the model that was just evaluated finds for some queries of the split."""
+    dataset, (rows, found) = evaluator.dataset, evaluator.evaluated
+    pairs = dataset.split(evaluator.split).pairs
+    examples = []
+    for place in np.random.default_rng(seed).permutation(len(rows))[:queries].tolist():
+        query, best = int(rows[place]), found.rows[place].tolist()
+        labels = set(pairs[pairs[:, 0] == query, 1].tolist())
+        rank = next((rank for rank, row in enumerate(best, 1) if row in labels), None)
+        first = dataset.targets[best[0]][:TEXT]
+        examples.append(FoundQuery(dataset.queries[query][:TEXT], first, rank))
+    return examples
+
+
+def _best(found: TopK, place: int) -> list[tuple[float, int]]:
+    return list(zip(found.scores[place].tolist(), found.rows[place].tolist(), strict=True))

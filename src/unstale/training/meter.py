@@ -69,17 +69,13 @@ class Meter:
         self.k = min(k, self.size)
         self.scale = scale
         self.seed = seed
-        self._sample = torch.from_numpy(random.permutation(self.size)[:SAMPLE])
+        self._sample = torch.from_numpy(
+            random.choice(self.size, min(SAMPLE, self.size), replace=False)
+        )
         self._tokens = tokens
 
     @torch.no_grad()
-    def read(
-        self,
-        model: SentenceTransformer,
-        miner: Miner,
-        step: int,
-        mined_at: int,
-    ) -> Reading | None:
+    def read(self, model: SentenceTransformer, miner: Miner, step: int) -> Reading | None:
         """Compare the miner's views of the corpus with the encoder; None if it caches nothing.
 
         All processes must read at the same time; each encodes its share.
@@ -88,20 +84,20 @@ class Meter:
             model: The encoder as it is now.
             miner: The miner whose views to compare.
             step: Completed steps, for the record.
-            mined_at: The step at which the miner last chose targets.
         """
         queries = embed_queries(model, self.texts).to(model.device)
         broadcast([queries])
-        ranked = miner.ranked(queries, min(DEPTH, self.size), mined_at)
+        ranked = miner.ranked(queries, min(DEPTH, self.size))
         if ranked is None:
             return None
-        pool = Pool.of(ranked.lists, self._sample.to(model.device), self.size)
-        views = self._scores(queries, miner, pool, mined_at)
+        lists = [best.rows for best in (ranked.stale, ranked.corrected) if best is not None]
+        pool = Pool.of(lists, self._sample.to(model.device), self.size)
+        views = self._scores(queries, miner, pool)
         chosen = choose(views, pool.weight, self.k, self.targets, self.seed)
         rows = pool.rows[chosen.places]
         fresh = embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
         overlaps = estimate_overlaps(views, pool.weight, chosen, queries @ fresh.T, self.k)
-        view = miner.view(rows, mined_at)
+        view = miner.view(rows)
         assert view is not None
         compared = [
             (*_compare(queries[: chosen.queries], fresh, cached, self.scale), overlap)
@@ -110,12 +106,12 @@ class Meter:
         return Reading(_freshness(step, compared), len(rows))
 
     def _scores(
-        self, queries: Float[Tensor, "q d"], miner: Miner, pool: Pool, step: int
+        self, queries: Float[Tensor, "q d"], miner: Miner, pool: Pool
     ) -> list[Float[Tensor, "q u"]]:
         """Score the pool's targets as the miner sees them, in each of its views."""
         chunks: list[list[Tensor]] = []
         for rows in pool.rows.split(_CHUNK):
-            view = miner.view(rows, step)
+            view = miner.view(rows)
             assert view is not None
             chunks.append([queries @ cached.T for cached in _parts(view)])
         scores = [torch.cat(part, dim=1) for part in zip(*chunks, strict=True)]

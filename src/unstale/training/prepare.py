@@ -22,9 +22,9 @@ from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
-from unstale.distributed import first_alone, world
+from unstale.distributed import first_alone, rank, world
 from unstale.encoders.embed import embed_targets, is_cosine
-from unstale.encoders.load import tower_modules
+from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.integrity import digest
@@ -33,10 +33,11 @@ from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
 from unstale.settings import Filters, MiningSettings
-from unstale.training.identity import Identity, identity
+from unstale.training.identity import Identity, check_processes, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
 from unstale.training.settings import Checked
+from unstale.written import keep_list
 
 
 @final
@@ -64,16 +65,22 @@ def prepare(
     filters: Filters = Filters(),
     given: int = 0,
     progress: bool = True,
+    **more: str,
 ) -> Prepared:
     """Embed the corpus once, and build what a step needs.
 
     Args:
         output: The run folder; without one, embeddings stay in memory.
         trained: (query row, target row) of the training pairs; -1 where no target is known.
+        more: Digests of what else the run starts from.
     """
     settings, strategy, clock = checked.settings, checked.strategy, Stopwatch()
+    if output is not None and rank() == 0:
+        keep_list(output)
     if strategy.freezes_targets:
         tower_modules(model, "document").requires_grad_(False)
+    shared = made_of(dataset, hash_weights(model.state_dict()), settings, **more)
+    check_processes(shared)
     with first_alone():
         tokens = target_tokens(model, dataset, progress=progress)
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
@@ -116,7 +123,7 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
-        identity=identity(dataset, trained, buffer_digest, search),
+        identity=identity(shared, trained, buffer_digest, search),
         clock=clock,
     )
 

@@ -1,4 +1,4 @@
-"""Vectors in a LanceDB table. Lance keeps every version of a table, so that a swap can be undone."""
+"""Vectors in a LanceDB table. Lance keeps every version of a table, so a swap can be undone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,6 +102,10 @@ class LanceStore:
             self.database.open_table(shadow).add(new)
         else:
             self.database.create_table(shadow, new)
+
+    def current_ids(self) -> Sequence[str]:
+        """Return the ids of the table as it is now."""
+        return self.shadow_ids(self.address.name)
 
     def shadow_ids(self, shadow: str) -> Sequence[str]:
         """Return the ids of the shadow's rows."""

@@ -70,10 +70,10 @@ class QdrantStore:
     def _points(self, rows: Sequence[int], *, payload: bool) -> list[Any]:
         """Return points in the order asked for; the vectors of all names go along."""
         asked = [self.points[row] for row in rows]
+        some = [self.vector] if self.named and not payload else True
         found = self.client.retrieve(
-            self.collection, asked, with_vectors=[self.vector] if self.named and not payload else True,
-            with_payload=payload,
-        )  # fmt: skip
+            self.collection, asked, with_vectors=some, with_payload=payload
+        )
         by_id = {point.id: point for point in found}
         gone = [id for id in asked if id not in by_id]
         if gone:
@@ -131,6 +131,10 @@ class QdrantStore:
                 )
             ]
             self.client.upsert(shadow, points, wait=True)
+
+    def current_ids(self) -> Sequence[str]:
+        """Return the ids of the collection as it is now."""
+        return self._read_ids(self.collection)[1]
 
     def shadow_ids(self, shadow: str) -> Sequence[str]:
         """Return the ids of the shadow's rows."""

@@ -43,6 +43,9 @@ class Store(Protocol):
         made its vector.
         """
 
+    def current_ids(self) -> Sequence[str]:
+        """Return the ids of the rows that there are now; some may have come or gone."""
+
     def shadow_ids(self, shadow: str) -> Sequence[str]:
         """Return the ids of the rows that the shadow holds."""
 
@@ -50,4 +53,4 @@ class Store(Protocol):
         """Refuse, with what to do, if this collection cannot be swapped."""
 
     def swap(self, shadow: str) -> str:
-        """Serve the shadow instead; return a sentence that says what was done, and how to undo it."""
+        """Serve the shadow instead; say what was done, and how to undo it."""

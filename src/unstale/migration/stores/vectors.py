@@ -79,8 +79,8 @@ class StoreVectors(StaleVectors):
         self.store.check_swap()
 
     def swap(self) -> str:
-        """Serve the shadow; refused if rows were added to the old collection, or deleted from it."""
-        now, then = STORES[self.address.kind](self.address).ids, self.store.shadow_ids(self.shadow)
+        """Serve the shadow, unless rows of the old collection came or went meanwhile."""
+        now, then = self.store.current_ids(), self.store.shadow_ids(self.shadow)
         added, deleted = set(now) - set(then), set(then) - set(now)
         if added or deleted:
             some = ", ".join(sorted(added | deleted)[:3])
