@@ -20,6 +20,7 @@ from unstale.report.page import write_page
 from unstale.report.summary import summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
@@ -53,7 +54,7 @@ def run(chosen: CompareFlags) -> None:
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
     page = write_page(output, recipe(flag_values(chosen)))
-    print(f"results: {output / RESULTS}\nreport:  open {page}")
+    say(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(

@@ -14,6 +14,7 @@ from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table
 from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
+from unstale.shown import say
 
 CURVE = "curve.svg"
 
@@ -36,16 +37,16 @@ def run(chosen: CorrectFlags) -> None:
             temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
-    print(f"vectors: {done.path}\nresults: {output / RESULTS}")
+    say(f"vectors: {done.path}\nresults: {output / RESULTS}")
 
 
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
-        print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
+        say(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     cost = done.results["cost"]
     each = cost["seconds"]["embedding"] / cost["targets_embedded"]
-    print(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
-    print(done.results["verdict"]["text"])
+    say(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
+    say(done.results["verdict"]["text"])
 
 
 def _check_output(chosen: CorrectFlags) -> None:

@@ -29,6 +29,7 @@ from unstale.cli.flags import about, add_flags, instantiate, known_flags
 from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
 from unstale.locks import release
+from unstale.shown import fail, show_logs
 
 # Every command, in the order of `unstale --help`. `TrainFlags` are those of `unstale train`, which
 # is `run` of unstale.cli.train: modules load only when they run, so that `--help` does not wait
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for bad input, or 3 for a run that had to stop."""
     if arguments is None:  # as a program: say where, if a lost memory map ends it (SIGBUS)
         faulthandler.enable()
+        show_logs()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = parse(words)
@@ -106,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(code: int, said: str) -> int:
-    sys.stderr.write(f"{said}\n")
+    fail(said)
     return code
 
 

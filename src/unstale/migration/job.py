@@ -7,13 +7,14 @@ from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
 from unstale.files import write_json
-from unstale.integrity import digest, read_object, sha256
+from unstale.integrity import digest, sha256
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import write_index

@@ -12,14 +12,15 @@ from jaxtyping import Float
 from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import write_json
-from unstale.integrity import read_object
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.identity import Identity, check_identity
 from unstale.written import remove_written
 
@@ -49,7 +50,7 @@ def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Fi
     """Train the cells that are not finished, and yield what each of all of them left."""
     for i, cell in enumerate(cells, 1):
         if not (cell.folder / CELL).exists():
-            print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
+            say(f"[{i}/{len(cells)}] {cell.name}", flush=True)
             begun = (cell.folder / "checkpoints").exists()
             write_json(cell.folder / CELL, cell.train(cell.folder, begun).to_json())
         if not keep_models:
@@ -72,7 +73,7 @@ def embed_once(
     _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype)
     if embedded:
         seconds = time.perf_counter() - began
-        print(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
+        say(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
         # If it was interrupted this call did only a part.
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
     timed = folder / _TIMED

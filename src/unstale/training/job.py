@@ -13,6 +13,7 @@ from unstale.encoders.shape import encoder_shape
 from unstale.evaluation.evaluator import Evaluator, sample_queries
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
@@ -67,7 +68,7 @@ def train_checked(
     epochs = settings.steps * checked.batch_size / len(pairs)
     if progress:
         length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
-        print(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
+        say(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
