@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from unstale.errors import InputError
 
 S = TypeVar("S")
+MOST_SEED = 2**32 - 1  # that all random generators take
 
 
 def setting(
@@ -80,6 +81,8 @@ def check_bounds(
                 raise InputError(f"{named(declared.name)} must be a number, got {one!r}")
             if isinstance(one, bool) or not isinstance(one, int | float):
                 continue
+            if isinstance(one, float) and not math.isfinite(one):
+                raise InputError(f"{named(declared.name)} must be a finite number, got {one}")
             if broken := _broken(declared.metadata, one):
                 raise InputError(f"{named(declared.name)} must be {broken}, got {one}")
 

@@ -1,5 +1,6 @@
 """`unstale compare`: strategies x seeds, from identical starts, with an honest summary."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[st
         find(name)
         if name in counts:
             raise InputError(f"--strategies names {name} twice")
-        if count and (not count.isdigit() or not 1 <= int(count) <= len(seeds)):
+        if count and not (re.fullmatch("[0-9]+", count) and 1 <= int(count) <= len(seeds)):
             raise InputError(f"--strategies {word}: expected a number from 1 to {len(seeds)}")
         counts[name] = int(count or len(seeds))
     return [(name, seed) for i, seed in enumerate(seeds) for name, n in counts.items() if i < n]

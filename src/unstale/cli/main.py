@@ -1,5 +1,6 @@
 """`unstale`: parse the command line, run a command, and turn bad input into one clear line."""
 
+import errno
 import faulthandler
 import os
 import re
@@ -25,7 +26,8 @@ from jsonargparse import (  # type: ignore[attr-defined]
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
-from unstale.cli.flags import about, add_flags, instantiate, known_flags
+from unstale.cli.flags import about, add_flags, flag_values, instantiate, known_flags
+from unstale.cli.signals import Terminated, obey_signals
 from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
 from unstale.locks import release
@@ -62,6 +64,7 @@ _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
 }
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}  # not the user's fault
 SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
 set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
 
@@ -71,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # as a program: say where, if a lost memory map ends it (SIGBUS)
         faulthandler.enable()
         show_logs()
+        obey_signals()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = parse(words)
@@ -90,7 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_bounds(chosen)
         _prepare_bfloat16(parsed[name])
         import_module(f"unstale.cli.{name}").run(chosen)
-    except (InputError, OSError) as error:
+    except InputError as error:
+        return _fail(2, f"unstale {name}: error: {error}")
+    except OSError as error:
+        if error.errno in _DISK:
+            return _fail(3, f"unstale {name}: stopped: {error}")
         return _fail(2, f"unstale {name}: error: {error}")
     except RunError as error:
         return _fail(3, f"unstale {name}: stopped: {error}")
@@ -100,11 +108,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_lost(error):
             raise
         return _fail(3, f"unstale {name}: stopped: {LOST}")
+    except Terminated:
+        return _fail(143, f"unstale {name}: terminated{_way_on(chosen)}")
     except KeyboardInterrupt:
-        return _fail(130, f"unstale {name}: interrupted")
+        return _fail(130, f"unstale {name}: interrupted{_way_on(chosen)}")
     finally:
         release()
     return 0
+
+
+def _way_on(chosen: Any) -> str:  # noqa: ANN401 - the flags of any command
+    """Say how a run goes on that has begun."""
+    began = "resume" in flag_values(chosen) and Path(chosen.output, CONFIG).is_file()
+    return f"; --resume --output {chosen.output} continues it" if began else ""
 
 
 def _fail(code: int, said: str) -> int:

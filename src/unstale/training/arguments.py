@@ -38,7 +38,7 @@ _WHY = {
     "learning_rate": "use --learning-rate",
     "learning_rate_mapping": "use --learning-rate and --corrector-lr",
     "max_steps": "use --steps",
-    "num_train_epochs": "use --epochs",
+    "num_train_epochs": "use --steps or --epochs",
     "output_dir": "use --output",
     "per_device_train_batch_size": "use --batch-size",
     "prompts": "use --query-prompt and --target-prompt",

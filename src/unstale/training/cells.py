@@ -1,6 +1,7 @@
 """Many trainings in one folder: each is a cell, and a finished one survives an interruption."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
+from unstale.declare import MOST_SEED
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import write_json
@@ -88,6 +90,8 @@ def parse_seeds(text: str | int) -> list[int]:
         ([0, 1, 2], [7])
     """
     words = [word.strip() for word in str(text).split(",")]
-    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
-        raise InputError(f"seeds must be different whole numbers, not {text!r}")
+    good = all(re.fullmatch("[0-9]+", word) and int(word) <= MOST_SEED for word in words)
+    if not good or len(set(map(int, words))) != len(words):
+        rule = f"different whole numbers up to {MOST_SEED}"
+        raise InputError(f"seeds must be {rule}, not {text!r}")
     return [int(word) for word in words]

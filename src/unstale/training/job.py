@@ -19,6 +19,7 @@ from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
+from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
@@ -96,6 +97,7 @@ def train_checked(
     metrics = evaluate(model)
     record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
+        warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, record.freshness, logs)
