@@ -13,10 +13,9 @@ from unstale.cli import evaluate
 from unstale.cli.main import COMMANDS, main
 from unstale.cli.signals import Terminated
 from unstale.data.formats.beir import read_beir
-from unstale.declare import check_bounds
+from unstale.declare import check_bounds, parse_seeds
 from unstale.errors import InputError, RunError
 from unstale.files import one_error
-from unstale.training.cells import parse_seeds
 from unstale.training.failure import warn_of_harm
 from unstale.training.settings import TrainSettings
 

@@ -1,6 +1,7 @@
 """How a setting is declared: its default, the values it may have, and who may see or change it."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -85,6 +86,21 @@ def check_bounds(
                 raise InputError(f"{named(declared.name)} must be a finite number, got {one}")
             if broken := _broken(declared.metadata, one):
                 raise InputError(f"{named(declared.name)} must be {broken}, got {one}")
+
+
+def parse_seeds(text: str | int) -> list[int]:
+    """Read seeds parted by commas.
+
+    Example:
+        >>> parse_seeds("0,1,2"), parse_seeds(7)
+        ([0, 1, 2], [7])
+    """
+    words = [word.strip() for word in str(text).split(",")]
+    good = all(re.fullmatch("[0-9]+", word) and int(word) <= MOST_SEED for word in words)
+    if not good or len(set(map(int, words))) != len(words):
+        rule = f"different whole numbers up to {MOST_SEED}"
+        raise InputError(f"seeds must be {rule}, not {text!r}")
+    return [int(word) for word in words]
 
 
 def _broken(rules: Mapping[str, Any], value: int | float) -> str | None:

@@ -13,6 +13,10 @@ from typing import Any, Literal
 from unstale.declare import MOST_SEED, setting
 from unstale.errors import InputError
 
+STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
+    "corrected-free", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
+    "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
+)  # fmt: skip
 LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
 SearchMode = Literal["auto", "exact", "rolling", "ivf"]

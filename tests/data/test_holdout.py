@@ -65,7 +65,7 @@ def test_what_the_data_has_is_kept_and_what_it_lacks_is_named() -> None:
     assert hold_out(ready, "test", 0.1) is ready
     with pytest.raises(InputError, match="world has no split 'tset'; it has train"):
         hold_out(dataset, "tset", 0.1)
-    with pytest.raises(InputError, match=r"has no split 'test'; --holdout 0.1 takes a tenth"):
+    with pytest.raises(InputError, match=r"has no split 'test'; --holdout 0\.1 takes a tenth"):
         hold_out(dataset, "test", 0.0)
     with pytest.raises(InputError, match="cannot hold out 1 of 1 training queries"):
         hold_out(make(["a"], [(0, 0)]), "test", 0.1)

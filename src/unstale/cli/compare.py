@@ -13,16 +13,16 @@ from unstale.cli.output import run_folder
 from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
-from unstale.declare import flag
+from unstale.declare import flag, parse_seeds
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
 from unstale.report.page import write_page
-from unstale.report.summary import summarise
+from unstale.report.summary import REFERENCES, summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
 from unstale.shown import say
-from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
+from unstale.training.cells import Cell, embed_once, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
@@ -51,7 +51,7 @@ def run(chosen: CompareFlags) -> None:
         runs, values = _train(ready, cells, output / "cells", buffer)
         whole = ready.measure_whole()
         runs = [replace(run, full_metrics=whole) for run in runs]
-        summary = summarise(values)
+        summary = summarise(values, (*REFERENCES, "frozen") if chosen.reader else REFERENCES)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
     page = write_page(output, recipe(flag_values(chosen)))

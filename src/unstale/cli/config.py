@@ -9,6 +9,7 @@ import yaml
 
 from unstale.budget import FLAGS, read_small
 from unstale.cli.flags import flag_values, marked_flags
+from unstale.data.names import split_name
 from unstale.declare import flag
 from unstale.errors import InputError
 from unstale.files import atomic_file
@@ -128,9 +129,7 @@ def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
 
 def place_of(name: str) -> Path:
     """Return the path in a name of data, a model or a buffer."""
-    from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
-
-    return parse_name(name)[1].path
+    return Path(split_name(name).place)
 
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass

@@ -12,6 +12,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.config import CONFIG, read_config
+from unstale.cli.early import check_run
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EncoderFlags, ShapeFlags
 from unstale.corrector.network import Corrector
@@ -43,19 +44,8 @@ class FinishedRun:
     @classmethod
     def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
         """Read the flags of a run; those of a comparison's cell are its comparison's."""
-        folder = Path(path)
-        if not (folder / "model").is_dir():
-            cells = sorted(str(path.parent) for path in (folder / "cells").glob("*/model"))
-            if cells:
-                rule = f"name one of its cells, e.g. {cells[0]}"
-                raise InputError(f"{folder} is a comparison; {rule}")
-            raise InputError(f"{folder} is not a finished training run (no model/)")
-        owner = folder
-        if not (folder / CONFIG).is_file() and folder.resolve().parent.name == "cells":
-            owner = folder.resolve().parent.parent
-        if not (owner / CONFIG).is_file():
-            raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
-        return cls(folder, _config_with_data(owner), trust_remote_code)
+        owner = check_run(path)
+        return cls(Path(path), _config_with_data(owner), trust_remote_code)
 
     @property
     def answers(self) -> bool:

@@ -26,6 +26,7 @@ from jsonargparse import (  # type: ignore[attr-defined]
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
+from unstale.cli.early import check_early
 from unstale.cli.flags import about, add_flags, flag_values, instantiate, known_flags
 from unstale.cli.signals import Terminated, obey_signals
 from unstale.declare import check_bounds
@@ -92,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
         check_bounds(chosen)
+        check_early(name, chosen)
         _prepare_bfloat16(parsed[name])
         import_module(f"unstale.cli.{name}").run(chosen)
     except InputError as error:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from unstale.cli.config import CONFIG, changed_flags, paths_read, place_of, save_config, written_by
-from unstale.cli.flags import flag_values
+from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
+from unstale.cli.early import check_output, is_used, resumes
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
@@ -22,7 +22,6 @@ from unstale.shown import say
 from unstale.written import (
     LIST,
     LOCK,
-    foreign,
     forget_missing,
     keep_list,
     note,
@@ -111,29 +110,9 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
 
     `dry` only checks, so that a command can refuse before long work and touch nothing.
     """
-    if not chosen.output:
-        raise InputError("--output is required: a folder for the results")
-    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
-    try:
-        place = folder.resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links
-        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder} is a file")
-    used = folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
-    if resume and overwrite:
-        raise InputError("--resume and --overwrite exclude each other")
-    if resume and not written_by(folder, ""):
-        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
-    if used and not (overwrite or resume):
-        ways = "--overwrite or --resume" if "resume" in flag_values(chosen) else "--overwrite"
-        raise InputError(f"{folder} is not empty; use {ways}, or another folder")
-    if used and overwrite:
-        _check_ours(folder)
-    for read in paths_read(chosen) if used and overwrite else ():
-        source = place_of(read).resolve()
-        if source.exists() and source.is_relative_to(place):
-            raise InputError(f"--overwrite would delete {read}, which this command reads")
+    check_output(chosen)
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
+    used = is_used(folder)
     if dry:
         return folder
     hold(folder)
@@ -147,26 +126,13 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     return folder
 
 
-def _check_ours(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but what unstale wrote there."""
-    if not written_by(folder, ""):
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    if not (folder / LIST).is_file():
-        rule = "an earlier version of unstale wrote it, and kept no list of its files"
-        raise InputError(f"{folder} is not overwritten: {rule}; delete it, or choose another")
-    if others := foreign(folder):
-        named = ", ".join(map(ascii, others[:3])) + (" and more" if len(others) > 3 else "")
-        rule = "unstale did not write this; move it away, or choose another folder"
-        raise InputError(f"{folder} is not overwritten, for it holds {named}: {rule}")
-
-
 def _is_finished(command: str, chosen: OutputFlags) -> bool:
     """Tell, and say, that a run has nothing left to resume.
 
     A finished comparison may be given more to compare. A run that lost files since is resumed.
     """
     folder = Path(chosen.output)
-    if not _resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
+    if not resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
     if changed_flags(folder, chosen) & _MORE:
         return False
@@ -177,7 +143,3 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
         return False
     say(f"{folder} is finished: nothing is left to do")
     return True
-
-
-def _resumes(chosen: OutputFlags) -> bool:
-    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag

@@ -1,7 +1,6 @@
 """From a name or a path to a dataset, in whatever format it is."""
 
 import logging
-import re
 from dataclasses import replace
 
 from unstale.data.dataset import RetrievalDataset
@@ -10,12 +9,10 @@ from unstale.data.facts import facts_folder
 from unstale.data.formats import FORMATS
 from unstale.data.formats.beir import read_beir
 from unstale.data.formats.format import Format, Location
+from unstale.data.names import check_name, split_name
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
-_COLUMNS = re.compile(r":(\w+=[^,:=]+(?:,\w+=[^,:=]+)*)$")
-_NAMED = ("hf", "ir_datasets")  # read what need not be a path
-
 BUILTIN = {"docstrings": docstrings_folder, "facts": facts_folder}
 
 
@@ -41,11 +38,10 @@ def load_dataset(
     if name in BUILTIN or builtin == "docstrings":
         folder = docstrings_folder(choice.split(",")) if choice else BUILTIN[builtin]()
         return replace(read_beir(folder, progress=progress), name=name, source=name)
+    check_name(name)
     chosen, source = parse_name(name, progress=progress)
     source = replace(source, judged=judged, strict=strict)
     if chosen is not None:
-        if chosen not in _NAMED and not source.path.exists():
-            raise InputError(f"there is no file or folder {source.place!r}")
         found = FORMATS[chosen]
     else:
         found = _detect(source)
@@ -61,13 +57,8 @@ def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Locatio
         >>> parse_name("csv:pairs.csv:query=title,positive=body")
         ('csv', Location(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
     """
-    found = _COLUMNS.search(name)
-    columns = dict(part.split("=", 1) for part in found.group(1).split(",")) if found else {}
-    place = name[: found.start()] if found else name
-    prefix, colon, rest = place.partition(":")
-    if colon and prefix in FORMATS:
-        return prefix, Location(rest, columns, progress)
-    return None, Location(place, columns, progress)
+    form, place, columns = split_name(name)
+    return form, Location(place, columns, progress)
 
 
 def _detect(source: Location) -> Format:
@@ -75,9 +66,7 @@ def _detect(source: Location) -> Format:
     for found in FORMATS.values():
         if found.fits(source):
             return found
-    if not (path := source.path).exists():
-        rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN)})"
-        raise InputError(f"cannot read the data {source.place!r}: {rule}")
+    path = source.path
     looked = "\n".join(f"  {form.name}: {form.about}" for form in FORMATS.values())
     inside = sorted(p.name for p in path.iterdir())[:8] if path.is_dir() else [path.name]
     raise InputError(f"no format fits {path} ({', '.join(inside)}); looked for\n{looked}")

@@ -79,6 +79,19 @@ def drop(best: TopK, exclude: Int[Tensor, "b p"], k: int) -> TopK:
     return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
 
 
+def in_order(best: TopK) -> TopK:
+    """Order each query's targets by score, those of equal scores by row.
+
+    Example:
+        >>> in_order(TopK(torch.tensor([[2.0, 1.0, 2.0]]), torch.tensor([[7, 5, 3]]))).rows
+        tensor([[3, 7, 5]])
+    """
+    by_row = best.rows.argsort(dim=1)
+    scores = best.scores.gather(1, by_row)
+    order = by_row.gather(1, scores.argsort(dim=1, descending=True, stable=True))
+    return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
+
+
 def agreement(one: Int[Tensor, "b k"], other: Int[Tensor, "b k"]) -> float:
     """Return the share of rows that two answers have in common.
 

@@ -1,7 +1,6 @@
 """Many trainings in one folder: each is a cell, and a finished one survives an interruption."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +16,7 @@ from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
-from unstale.declare import MOST_SEED
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.results import RunResult
 from unstale.shown import say
@@ -80,18 +77,3 @@ def embed_once(
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
     timed = folder / _TIMED
     return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None
-
-
-def parse_seeds(text: str | int) -> list[int]:
-    """Read seeds parted by commas.
-
-    Example:
-        >>> parse_seeds("0,1,2"), parse_seeds(7)
-        ([0, 1, 2], [7])
-    """
-    words = [word.strip() for word in str(text).split(",")]
-    good = all(re.fullmatch("[0-9]+", word) and int(word) <= MOST_SEED for word in words)
-    if not good or len(set(map(int, words))) != len(words):
-        rule = f"different whole numbers up to {MOST_SEED}"
-        raise InputError(f"seeds must be {rule}, not {text!r}")
-    return [int(word) for word in words]

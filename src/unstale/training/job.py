@@ -11,6 +11,7 @@ from unstale.data.holdout import hold_out
 from unstale.declare import changed
 from unstale.encoders.shape import encoder_shape
 from unstale.evaluation.evaluator import Evaluator, sample_queries
+from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.shown import say
@@ -79,7 +80,7 @@ def train_checked(
         train_rows=sample_queries(dataset, settings.seed), progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial, initial_train = evaluate(model, corpus), evaluator.train
 
     positives = Positives(dataset, ["train"])

@@ -4,7 +4,6 @@
 is one, is a dataset saved in the folder `corpus` beside the splits.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -21,15 +20,15 @@ from unstale.data.gather import Example, Target, gather
 from unstale.data.lines import show, text
 from unstale.errors import InputError
 from unstale.files import scratch_beside
+from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
 
-_HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
 _MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
 
 
 def _fits(source: Location) -> bool:
     if source.path.exists():
         return any(source.beside(mark) for mark in _MARKS)
-    return bool(_HUB.fullmatch(source.place))
+    return "/" in source.place and is_hub_name(source.place, 3)
 
 
 def _read(source: Location) -> RetrievalDataset:
@@ -99,11 +98,13 @@ def _open(place: str) -> dict[str, Any]:
         elif Path(place).exists():
             found = load_dataset(place)
         else:
+            hub_answers()  # or its library is told not to try for minutes
             owner, name, config = [*place.split("/"), None][:3]
             found = load_dataset(f"{owner}/{name}", config)
     except Exception as error:  # of many kinds: the network, the hub, the files
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot load the dataset {place!r} ({reason})") from None
+        rule = "" if Path(place).exists() or hub_answers() else f": {WHAT_TO_DO}"
+        raise InputError(f"cannot load the dataset {place!r}{rule} ({reason})") from None
     if isinstance(found, Dataset):
         return {str(found.split or "train"): found}
     return {str(split): part for split, part in found.items()}
