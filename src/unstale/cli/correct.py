@@ -22,6 +22,7 @@ from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table, ways_table
 from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
+from unstale.shown import say
 
 CURVE = "curve.svg"
 _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
@@ -52,9 +53,9 @@ def run(chosen: CorrectFlags) -> None:
                 temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
-    print(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
+    say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
     if store is not None:
-        print(on_first(store.swap))
+        say(on_first(store.swap))
 
 
 def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
@@ -84,14 +85,14 @@ def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None
 
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
-        print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
+        say(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     cost = done.results["cost"]
     each = cost["seconds"]["embedding"] / cost["targets_embedded"]
-    print(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
+    say(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
     judged = done.results["verdict"]
     if "ways" in judged:
-        print(ways_table(judged["ways"], done.results["queries"]["validate"]))
-    print(judged["text"])
+        say(ways_table(judged["ways"], done.results["queries"]["validate"]))
+    say(judged["text"])
 
 
 def _check_output(chosen: CorrectFlags) -> None:

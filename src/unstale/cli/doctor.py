@@ -14,6 +14,7 @@ from unstale.data.load import load_dataset
 from unstale.doctor.advice import HELD, advise
 from unstale.doctor.trial import Trial, run_trial
 from unstale.results import RESULTS
+from unstale.shown import say
 from unstale.training.settings import TrainSettings
 
 
@@ -31,12 +32,12 @@ def run(chosen: DoctorFlags) -> None:
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
         _show(trial, len(dataset.targets), seconds)
-        print(said)
+        say(said)
         if folder:
             found = asdict(trial.findings) | {"advice": said, "seconds": seconds}
             output = folder.begin()
             folder.finish(trial.dataset.counts, trial.runs, doctor=found)
-            print(f"results: {output / RESULTS}")
+            say(f"results: {output / RESULTS}")
 
 
 def _show(trial: Trial, targets: int, seconds: float) -> None:
@@ -55,7 +56,7 @@ def _show(trial: Trial, targets: int, seconds: float) -> None:
         },
         "embedding all again": f"{found.refresh_seconds:.1f} s for {drawn:,} targets",
     }
-    print(f"\n{trial.dataset.name}: {stale.steps:,} steps on {drawn:,} of {targets:,} targets")
+    say(f"\n{trial.dataset.name}: {stale.steps:,} steps on {drawn:,} of {targets:,} targets")
     for name, text in rows.items():
-        print(f"  {name:<{max(map(len, rows))}}  {text}")
-    print(f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further\n")
+        say(f"  {name:<{max(map(len, rows))}}  {text}")
+    say(f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further\n")

@@ -27,6 +27,7 @@ from unstale.machine import free_memory
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
 from unstale.miners.offline import mine_split, with_negatives
 from unstale.report.table import dropped_text
+from unstale.shown import say
 
 
 def run(chosen: MineFlags) -> None:
@@ -60,14 +61,14 @@ def run(chosen: MineFlags) -> None:
             with output.at_once() as folder:
                 form.write(written, folder)
     count = int((mined.targets >= 0).sum())
-    print(
+    say(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
-        print(dropped)
+        say(dropped)
     if lost := form.loses(written):
-        print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output.path}")
+        say(f"{form.name} has no place for: {', '.join(lost)}")
+    say(f"{form.name}: {output.path}")
 
 
 def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:

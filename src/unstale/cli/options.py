@@ -8,7 +8,7 @@ sentence of its docstring is the summary in `unstale --help`.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
@@ -195,7 +195,7 @@ class DemoFlags:
 
     output: str = "runs/demo"
     steps: int = setting(300, least=1)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class ExperimentFlags(ResumeFlags):
     """
 
     name: str
-    seed: int | None = None
+    seed: int | None = setting(None, least=0, most=MOST_SEED)
     data: str | None = None
     train: dict[str, Any] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)

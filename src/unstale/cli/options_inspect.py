@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, TrustFlags
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
 
@@ -106,7 +106,7 @@ class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
     hard_negatives: int = setting(4, least=0)
     uniform_negatives: int = setting(1, least=0)
     learning_rate: float | None = setting(None, least=0)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
 
 @dataclass(frozen=True)

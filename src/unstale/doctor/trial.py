@@ -15,6 +15,7 @@ from unstale.doctor.sample import PROBE, sample
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.cells import embed_once
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings
@@ -78,7 +79,7 @@ def run_trial(
     ]
 
     def run(kind: TrainSettings, name: str) -> RunResult:
-        print(name, flush=True)
+        say(name, flush=True)
         return train(part, encoder(), folder / name, kind)
 
     if steps is None:

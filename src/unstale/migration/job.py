@@ -7,6 +7,7 @@ from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.distributed import on_first
@@ -14,7 +15,7 @@ from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
 from unstale.files import write_json
-from unstale.integrity import digest, read_object, sha256
+from unstale.integrity import digest, sha256
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
