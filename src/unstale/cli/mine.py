@@ -16,12 +16,13 @@ from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
+from unstale.data.formats.columns import LACKS
 from unstale.data.load import load_dataset
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
-from unstale.miners.offline import mine_split, with_negatives
+from unstale.miners.offline import complete, mine_split, with_negatives
 from unstale.report.table import dropped_text
 
 
@@ -49,6 +50,11 @@ def run(chosen: MineFlags) -> None:
             negatives = _negatives(chosen, dataset, encoder, Path(scratch))
             mined = mine_split(encoder, dataset, chosen.split, negatives, chosen.hard_negatives)
             seconds = time.perf_counter() - began
+        how = chosen.short or ("drop" if form.lacks == LACKS else "keep")
+        short = complete(mined, dataset, how)
+        if not len(mined.queries):
+            rule = "loosen the filters, mine fewer, or use --short refill"
+            raise InputError(f"no query has {chosen.hard_negatives} negatives: {rule}")
         written = with_negatives(dataset, chosen.split, mined)
         with output.at_once() as folder:
             form.write(written, folder)
@@ -56,6 +62,10 @@ def run(chosen: MineFlags) -> None:
     print(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
+    if short:
+        done = {"drop": "left out", "pad": "padded", "refill": "refilled at random", "keep": "kept"}
+        fewer = f"{short:,} queries had fewer than {chosen.hard_negatives} negatives"
+        print(f"{fewer}: {done[how]} (--short {how})")
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         print(dropped)
     if lost := form.loses(written):
