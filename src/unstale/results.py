@@ -77,6 +77,7 @@ class RunResult:
     model: str | None = None  # that was only measured
     seed: int | None = None
     steps: int = 0  # 0: not trained, only measured
+    identity: Mapping[str, str] | None = None  # of data, models and settings
     epochs: float | None = None  # that the steps are
     batch_size: int | None = None
     shape: Mapping[str, int] | None = None  # of the encoder: layers, query_tokens, target_tokens

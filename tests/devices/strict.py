@@ -33,6 +33,8 @@ def open_strict() -> Any:
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, _module())
     torch.utils.generate_methods_for_privateuse1_backend()
+    # As on CUDA, a module that moves keeps its parameters, so that tied ones stay tied.
+    torch.__future__.set_swap_module_params_on_conversion(True)
     return torch.ops.strict
 
 

@@ -7,6 +7,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_cpu_dispatch.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
+#include <ATen/ops/set_cpu_dispatch.h>
 #include <ATen/ops/unfold_cpu_dispatch.h>
 #include <ATen/ops/view_cpu_dispatch.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -177,6 +178,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", &at::cpu::view_symint);
   m.impl("_reshape_alias", &at::cpu::_reshape_alias_symint);
   m.impl("unfold", &at::cpu::unfold);
+  m.impl("set_.source_Storage", [](at::Tensor& self, at::Storage source) -> at::Tensor& {
+    return at::cpu::set_(self, source);
+  });
+  m.impl("set_.source_Storage_storage_offset", &at::cpu::set__symint);
 }
 
 TORCH_LIBRARY(strict, m) {

@@ -89,7 +89,7 @@ def told_apart(p_a: torch.Tensor) -> float:
 
 def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, reader) -> None:
     """Per question, per target, with plain T5 and plain softmaxes; neither batch nor padding."""
-    whole = algorithm(questions, retriever, reader)
+    whole = algorithm(questions, retriever, reader, fusion="fid")
     losses = whole(ROWS)
     dataset, scale = questions.dataset, whole.scale
     token_nll, tokens, distilled = 0.0, 0, 0.0
@@ -185,3 +185,18 @@ def test_without_retrieval_the_reader_sees_the_question_alone(questions, retriev
     labels = reader.labels([questions.answers[r][0] for r in ROWS.tolist()])
     torch.testing.assert_close(alone, reader.model(**batch, labels=labels).loss)
     assert whole.record.counters.targets_trained == 0
+
+
+def test_what_the_start_ranked_first_stays_among_the_targets(questions, retriever, reader) -> None:
+    """The corrector's own first, then the best of the start's list that are not among them."""
+    start = torch.arange(120)[None, :].expand(120, 120)[:, :3].contiguous()
+    whole = algorithm(questions, retriever, reader, start=start, start_targets=2)
+    with torch.no_grad():
+        vectors = torch.tensor(retriever.encode_query(questions.dataset.queries.take(ROWS.numpy())))
+    asked = Queries(vectors, ROWS, torch.full((4, 1), -1), 0, whole.scale)
+    mined, rows, place = whole._retrieve(asked)
+    plain = whole.miner.mine(asked, 3)
+    for own, alone in zip(mined.tolist(), plain.tolist(), strict=True):
+        assert own[0] == alone[0]
+        assert own[1:] == [row for row in (0, 1, 2) if row != own[0]][:2]
+    assert torch.equal(rows[place], mined)

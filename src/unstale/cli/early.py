@@ -16,8 +16,8 @@ from unstale.declare import parse_seeds
 from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable, is_hub_name
-from unstale.locks import LOCK
 from unstale.settings import STRATEGIES
+from unstale.written import LIST, LOCK, foreign
 
 _MODELS = ("model", "retriever", "reader", "cross_encoder")
 _RUNS = ("search", "serve", "answer")  # commands that need a finished run
@@ -54,8 +54,7 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         if values.get(key) and _asks_hub(str(values[key])):
             check_reachable(str(values[key]), key.replace("_", "-"))
     data = split_name(str(values.get("data") or "docstrings"))
-    named = data.format == "hf" or (data.format is None and "/" in data.place)
-    if named and _asks_hub(data.place):
+    if data.on_hub and _asks_hub(data.place):
         check_reachable(data.place, "dataset")
 
 
@@ -92,26 +91,44 @@ def check_output(chosen: OutputFlags) -> None:
     if not chosen.output:
         raise InputError("--output is required: a folder for the results")
     folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
+    try:
+        place = folder.resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
-    ours, used = written_by(folder, ""), is_used(folder)
+    used = is_used(folder)
     if resume and overwrite:
         raise InputError("--resume and --overwrite exclude each other")
-    if resume and not ours:
+    if resume and not written_by(folder, ""):
         raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
     if used and not (overwrite or resume):
-        raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
-    if used and overwrite and not ours:
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+        ways = "--overwrite or --resume" if "resume" in flag_values(chosen) else "--overwrite"
+        raise InputError(f"{folder} is not empty; use {ways}, or another folder")
+    if used and overwrite:
+        _check_ours(folder)
     for read in paths_read(chosen) if used and overwrite else ():
-        place = place_of(read).resolve()
-        if place.exists() and place.is_relative_to(folder.resolve()):
+        source = place_of(read).resolve()
+        if source.exists() and source.is_relative_to(place):
             raise InputError(f"--overwrite would delete {read}, which this command reads")
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse to replace a folder that holds anything but what unstale wrote there."""
+    if not written_by(folder, ""):
+        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+    if not (folder / LIST).is_file():
+        rule = "an earlier version of unstale wrote it, and kept no list of its files"
+        raise InputError(f"{folder} is not overwritten: {rule}; delete it, or choose another")
+    if others := foreign(folder):
+        named = ", ".join(map(ascii, others[:3])) + (" and more" if len(others) > 3 else "")
+        rule = "unstale did not write this; move it away, or choose another folder"
+        raise InputError(f"{folder} is not overwritten, for it holds {named}: {rule}")
 
 
 def is_used(folder: Path) -> bool:
     """Tell whether a folder holds something."""
-    return folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    return folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
 
 
 def resumes(chosen: OutputFlags) -> bool:

@@ -54,7 +54,7 @@ def _before(
         places.insert(0, Path(finished.config["buffer"]))
     for place in places:
         try:
-            return TargetBuffer.open(place, made_by)
+            return TargetBuffer.open_checked(place, made_by)
         except InputError:
             continue  # not there, or not of this model
     return finished.open_index(model, dataset, _BEFORE)

@@ -1,6 +1,7 @@
 """What is searched, what is asked, and which target answers which query."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -146,6 +147,21 @@ class RetrievalDataset:
             known = ", ".join(sorted(self.qrels))
             raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Return digests of all that results depend on: targets, queries, grades, answers."""
+        qrels = hashlib.sha256()
+        for split, judged in sorted(self.qrels.items()):
+            qrels.update(f"{split}\0{len(judged.query)}\0".encode())
+            for column in (judged.query, judged.target, judged.grade):
+                qrels.update(np.ascontiguousarray(column, np.int64).tobytes())
+        found = {"targets": self.targets.digest, "queries": self.queries.digest}
+        found["qrels"] = qrels.hexdigest()
+        if self.answers is not None:
+            answers = json.dumps([list(known) for known in self.answers])
+            found["answers"] = hashlib.sha256(answers.encode()).hexdigest()
+        return found
 
     @property
     def counts(self) -> dict[str, int | str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from jaxtyping import Int
 from numpy import ndarray
@@ -14,8 +15,8 @@ from transformers import TrainingArguments
 
 from unstale import distributed
 from unstale.declare import changed
+from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
-from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
@@ -82,19 +83,21 @@ def train_rag_checked(
     dataset = questions.dataset
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
-    prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
+    prepared = prepare(
+        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
+    )
     evaluator = RagEvaluator(
         questions, prepared.tokens, reader, checked, dev=dev, progress=progress
     )
     timed = partial(prepared.clock.timed, "evaluation")
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     timed(evaluator.retrieve)(retriever, corpus)
     timed(evaluator.begin)()
     initial, found_at_start = evaluator.means, evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
 
-    algorithm = _make_algorithm(questions, retriever, reader, checked, prepared)
+    algorithm = _make_algorithm(questions, retriever, reader, checked, prepared, rows)
     trainer = _make_trainer(algorithm, rows, output, checked, progress=progress)
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
@@ -160,8 +163,16 @@ def _make_algorithm(
     reader: Reader,
     checked: Checked[RagSettings],
     prepared: Prepared,
+    rows: Int[ndarray, " q"],
 ) -> RetrieverReaderLoss:
-    settings = checked.settings
+    settings, k = checked.settings, checked.counts.hard
+    frozen, start = settings.strategy in ("none", "frozen"), None
+    beside = k // 2 if settings.start_targets is None else settings.start_targets
+    if beside and prepared.buffer is not None and not frozen:
+        corpus = cached_chunks(prepared.buffer)
+        found = retrieve(retriever, questions.dataset, rows, corpus, k=k, own=True)
+        start = torch.zeros(len(questions.dataset.queries), k, dtype=torch.long)
+        start[torch.from_numpy(rows)] = found.rows
     algorithm = RetrieverReaderLoss(
         retriever,
         reader,
@@ -169,14 +180,15 @@ def _make_algorithm(
         prepared.tokens,
         questions,
         scale=checked.scale,
-        k=checked.counts.hard,
+        k=k,
         fusion=settings.fusion,
         corrector_weight=settings.corrector_weight,
-        frozen=settings.strategy in ("none", "frozen"),
+        frozen=frozen,
+        start=start,
+        start_targets=beside,
         seed=settings.seed,
     )
-    answers = digest([list(known) for known in questions.answers])
-    algorithm.record.identity = prepared.identity | {"answers": answers}
+    algorithm.record.identity = prepared.identity
     algorithm.record.clock = prepared.clock
     return algorithm
 

@@ -12,6 +12,7 @@ from unstale.data.holdout import hold_out
 from unstale.declare import changed
 from unstale.encoders.shape import encoder_shape
 from unstale.evaluation.evaluator import Evaluator, sample_queries
+from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.training.algorithm1 import FreshNegativesLoss
@@ -23,7 +24,7 @@ from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
-from unstale.training.trainer import FreshTrainer, merged, miner_arguments, trainer_arguments
+from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
 
 def train(
@@ -78,7 +79,7 @@ def train_checked(
         train_rows=sample_queries(dataset, settings.seed), progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial, initial_train = evaluate(model, corpus), evaluator.train
 
     positives = Positives(dataset, ["train"])
@@ -180,4 +181,4 @@ def _arguments(
         output, settings, checked.batch_size, checked.learning_rate, model.device, progress=progress
     )
     ours |= miner_arguments(model, loss, settings.corrector_lr)
-    return SentenceTransformerTrainingArguments(**merged(ours, settings.trainer))
+    return SentenceTransformerTrainingArguments(**ours | settings.trainer)

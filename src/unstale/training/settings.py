@@ -20,10 +20,12 @@ from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
+from unstale.settings import JobSettings, MiningSettings, TrainSections
+from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
@@ -132,6 +134,7 @@ def check_mining(
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
     check_bounds(settings)
+    check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
@@ -163,7 +166,7 @@ def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerpr
     """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
     dtype, where = settings.dtype, f"--dtype {settings.dtype}"
     if settings.buffer is not None:
-        TargetBuffer.open(Path(settings.buffer), made_by)
+        TargetBuffer.open_checked(Path(settings.buffer), made_by)
         dtype, where = read_manifest(Path(settings.buffer))["dtype"], f"--buffer {settings.buffer}"
     if dtype == "int8" and strategy.cache == "rewritten":
         rule = f"{strategy.name} writes to the buffer, which must be float32 or float16"

@@ -13,6 +13,7 @@ from torch import Tensor
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.integrity import read_object
 from unstale.miners.miner import Freshness, Miner
 from unstale.training.identity import check_identity
 from unstale.training.record import Counters, RunRecord
@@ -49,8 +50,8 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
 
     It may have been written by another number of processes.
     """
-    state = json.loads((folder / MINER_STATE).read_text("utf-8"))
-    check_identity(folder, state["identity"], record.identity)
+    state = read_object(folder / MINER_STATE)
+    check_identity(folder, state.get("identity") or {}, record.identity)
     by_row = miner.row_tensors()
     for name, (rows, first) in by_row.items():
         _read_rows(folder, name, first, rows)

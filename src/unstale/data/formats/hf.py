@@ -4,7 +4,6 @@
 is one, is a dataset saved in the folder `corpus` beside the splits.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -20,6 +19,7 @@ from unstale.data.formats.reading import Reading
 from unstale.data.gather import Example, Target, gather
 from unstale.data.lines import show, text
 from unstale.errors import InputError
+from unstale.files import scratch_beside
 from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
 
 _MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
@@ -128,13 +128,13 @@ def _rows(part: Any, name: str, progress: bool) -> columns.Rows:  # noqa: ANN401
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
     from datasets import DatasetDict
 
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    with scratch_beside(folder) as scratch:
         parts = {
-            split: _on_disk(Path(scratch, f"{i}.arrow"), *columns.split_table(dataset, split))
+            split: _on_disk(scratch / f"{i}.arrow", *columns.split_table(dataset, split))
             for i, split in enumerate(dataset.qrels)
         }
         DatasetDict(parts).save_to_disk(str(folder))
-        corpus = _on_disk(Path(scratch, "corpus.arrow"), *columns.corpus_table(dataset))
+        corpus = _on_disk(scratch / "corpus.arrow", *columns.corpus_table(dataset))
         corpus.save_to_disk(str(folder / "corpus"))
 
 
