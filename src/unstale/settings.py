@@ -192,6 +192,7 @@ class EvaluationSettings:
 
     Args:
         eval_split: Split to evaluate on before and after training. Use dev to choose settings.
+            Several are separated by commas; the first is that of curves and comparisons.
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
