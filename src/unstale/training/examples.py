@@ -62,7 +62,8 @@ def nearest_examples(
 def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> list[FoundQuery]:
     """Show what the model that was just evaluated finds for some queries of the split."""
     dataset, (rows, found) = evaluator.dataset, evaluator.evaluated
-    pairs = dataset.split(evaluator.split).pairs
+    split = next(iter(evaluator.rows))
+    pairs = dataset.split(split).pairs if split in dataset.qrels else np.zeros((0, 2), np.int64)
     examples = []
     for place in np.random.default_rng(seed).permutation(len(rows))[:queries].tolist():
         query, best = int(rows[place]), found.rows[place].tolist()
