@@ -245,6 +245,9 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
         hard_negatives: Negatives to mine for each query.
         format: Format to write; see `unstale convert`. csv, jsonl, parquet and hf have a row of
             query, positive, negative_1, ... for each pair.
+        short: What to do with queries for which fewer negatives were found: drop them, pad with
+            their last negative, refill at random, or keep them as they are. Default: drop where
+            each negative has a column of its own (csv, jsonl, parquet, hf), otherwise keep.
     """
 
     data: str = ""
@@ -252,6 +255,7 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
     run: str | None = None
     hard_negatives: int = setting(4, least=1)
     format: str = "jsonl"
+    short: Literal["drop", "pad", "refill", "keep"] | None = None
     buffer: str | None = None
 
 
