@@ -1,4 +1,4 @@
-"""The planner's operations, and the table in docs/scaling.md, against operations that are counted."""
+"""The planner's operations, and the table in docs/scaling.md, against counted operations."""
 
 from pathlib import Path
 
