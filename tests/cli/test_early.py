@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from unstale.data.formats import FORMATS
-from unstale.data.names import FORMAT_NAMES, check_name
+from unstale.data.names import check_name
 from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
 from unstale.hub import is_hub_name
-from unstale.miners import strategies
-from unstale.settings import STRATEGIES
 
 WRONG = {
     "train --data nope.csv --output x": "there is no such file or folder",
@@ -58,11 +55,6 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
     said = done.stderr.strip().splitlines()
     for line, (command, rule) in zip(said, WRONG.items(), strict=True):
         assert rule in line, command
-
-
-def test_the_lists_that_need_no_import_are_whole() -> None:
-    assert set(STRATEGIES) == set(strategies())
-    assert tuple(FORMATS) == FORMAT_NAMES
 
 
 def test_what_can_be_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,8 +54,7 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         if values.get(key) and _asks_hub(str(values[key])):
             check_reachable(str(values[key]), key.replace("_", "-"))
     data = split_name(str(values.get("data") or "docstrings"))
-    named = data.format == "hf" or (data.format is None and "/" in data.place)
-    if named and _asks_hub(data.place):
+    if data.on_hub and _asks_hub(data.place):
         check_reachable(data.place, "dataset")
 
 

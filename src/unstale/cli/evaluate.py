@@ -9,7 +9,7 @@ from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
-from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.evaluator import Evaluator, splits_to_measure
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 
@@ -22,6 +22,7 @@ def run(chosen: EvaluateFlags) -> None:
         with first_alone():
             dataset = load_dataset(chosen.data, progress=first, strict=chosen.strict)
         dataset = hold_out(dataset, chosen.split, chosen.holdout, progress=first)
+        split = splits_to_measure(dataset, chosen.split)[0]
         model = open_encoder(chosen)
         output = folder.begin()
         began = time.perf_counter()
@@ -35,7 +36,7 @@ def run(chosen: EvaluateFlags) -> None:
         result = RunResult(
             strategy="none",
             model=chosen.model,
-            split=chosen.split,
+            split=split,
             initial_metrics=metrics,
             metrics=metrics,
             targets_trained=0,

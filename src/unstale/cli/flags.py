@@ -10,7 +10,7 @@ from jsonargparse import ActionYesNo, ArgumentParser
 
 from unstale import settings as sections
 from unstale.declare import flag
-from unstale.settings import Filters
+from unstale.filters import Filters
 
 # What a user looks for first, before the groups.
 FIRST = (

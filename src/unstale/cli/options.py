@@ -219,7 +219,8 @@ class EvaluateFlags(OutputFlags, HoldoutSettings, DataFlags, EncoderFlags):
     It writes results.json and a TREC run file.
 
     Args:
-        split: Split to evaluate on.
+        split: Split to evaluate on, or several separated by commas. One without qrels is measured
+            by its answers.
     """
 
     split: str = "test"

@@ -10,10 +10,13 @@ from unstale.hub import is_hub_name
 
 _COLUMNS = re.compile(r":(\w+=[^,:=]+(?:,\w+=[^,:=]+)*)$")
 BUILTIN_NAMES = ("docstrings", "facts")
-FORMAT_NAMES = (  # in the order in which they are tried
-    "beir", "msmarco", "hf", "dpr", "fid", "tevatron", "tevatron-inline", "flagembedding", "csv",
-    "jsonl", "parquet", "ir_datasets",
-)  # fmt: skip
+FORMAT_NAMES = {  # in the order in which they are tried, with their places in `data.formats`
+    "beir": "beir.FORMAT", "msmarco": "msmarco.FORMAT", "hf": "hf.FORMAT", "dpr": "toolkits.DPR",
+    "fid": "toolkits.FID", "tevatron": "toolkits.TEVATRON",
+    "tevatron-inline": "toolkits.TEVATRON_INLINE", "flagembedding": "toolkits.FLAG",
+    "csv": "tables.CSV", "jsonl": "tables.JSONL", "parquet": "tables.PARQUET",
+    "ir_datasets": "ir_datasets.FORMAT",
+}  # fmt: skip
 NAMED = ("hf", "ir_datasets")  # formats of what need not be a path
 
 
@@ -24,6 +27,11 @@ class DataName(NamedTuple):
     format: str | None
     place: str
     columns: dict[str, str]
+
+    @property
+    def on_hub(self) -> bool:
+        """Tell whether it names a dataset of the hub, unless there is such a path."""
+        return self.format == "hf" or (self.format is None and "/" in self.place)
 
 
 def split_name(name: str) -> DataName:

@@ -104,14 +104,7 @@ def train_checked(
         epochs=epochs,
         batch_size=checked.batch_size,
         shape=encoder_shape(model),
-        losses=[
-            {
-                "step": log["step"],
-                "loss": log.get("task_loss", log["loss"]),
-            }  # the corrector's apart
-            for log in logs
-            if "loss" in log
-        ],
+        losses=_losses(logs),
         found=found_examples(evaluator),
         negatives=checked.counts._asdict(),
         initial_metrics=initial,
