@@ -112,7 +112,8 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"--rag.{name}: use {use}")
     usual = CompareFlags()
     for name in own - known - {"model", "strategies", "seeds", "rag"}:
-        if getattr(chosen, name) != getattr(usual, name):
+        value, default = getattr(chosen, name), getattr(usual, name)
+        if value != default and (value or default):  # a config file's empty list is no tuple
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}
