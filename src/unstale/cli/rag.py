@@ -48,7 +48,8 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         questions = load_questions(chosen.data, progress=rank() == 0)
 
     def load(seed: int) -> tuple[SentenceTransformer, Reader]:
-        retriever = open_encoder(chosen, dropout=chosen.dropout)
+        tf32 = chosen.trainer.get("tf32")
+        retriever = open_encoder(chosen, dropout=chosen.dropout, tf32=tf32)
         return retriever, open_reader(replace(chosen, seed=seed), questions, retriever)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:

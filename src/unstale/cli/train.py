@@ -88,7 +88,7 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=rank() == 0)
 
     def load(_: int) -> tuple[SentenceTransformer]:
-        return (open_encoder(chosen, dropout=chosen.dropout),)
+        return (open_encoder(chosen, dropout=chosen.dropout, tf32=chosen.trainer.get("tf32")),)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
         return train_checked(dataset, models[0], folder, own, resume=resume)
