@@ -8,6 +8,7 @@ import pytest
 from unstale.cli.compare import rag_flags
 from unstale.cli.main import main
 from unstale.cli.options import CompareFlags, RagFlags
+from unstale.rag.settings import RagSettings
 from unstale.report.escape import escape
 
 FLAGS = "--k 2 --batch-size 8 --corrector-hidden 16 --probe-queries 4 --probe-targets 20".split()
@@ -31,7 +32,10 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
     assert "What it answers" in page
     for answer in entry["answers"]:
         assert escape(answer["question"]) in page
-    for key, value in {"k": 2, "fusion": "fid", "reader": "tiny"}.items():
+        assert len(answer["read"]) == 2  # of k
+        assert all(escape(text.split("\n")[0]) in page for text in answer["read"])
+        assert escape(answer["before"] or "(no answer)") in page
+    for key, value in {"k": 2, "fusion": "marginal", "reader": "tiny"}.items():
         assert f"<tr><th scope='row'>{key}</th><td>{value}</td></tr>" in page
     assert main(["rag", "--resume", "--output", str(run)]) == 0  # the folder knows its flags
     assert "is finished" in capsys.readouterr().out
@@ -90,8 +94,13 @@ def test_bad_flags_are_one_clear_line(
 
 
 def test_a_comparison_leaves_to_rag_what_it_was_not_told() -> None:
-    flags = rag_flags(CompareFlags(reader="tiny"))
-    assert flags.batch_size == RagFlags().batch_size
+    """The same defaults in `compare`, `rag` and Python."""
+    usual, python = vars(RagFlags()), vars(RagSettings())
+    compared = vars(rag_flags(CompareFlags(reader="tiny", data="facts"))) | {
+        "strategy": "corrected"
+    }
+    assert compared == usual
+    assert {name: usual[name] for name in python} == python
     assert rag_flags(CompareFlags(reader="tiny", batch_size=6)).batch_size == 6
 
 

@@ -78,3 +78,29 @@ def test_features_of_a_few_rows_take_no_memory_that_grows_with_the_corpus() -> N
         [3999996, 3999997, 3999998, 3999999],
     ]
     assert peak < targets / 8  # a number for each target would be eight bytes
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "starts.npy", "template.json"])
+def test_a_damaged_store_is_made_again_and_said(
+    name: str,
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def build() -> TokenStore:
+        return TokenStore.build(
+            dataset.targets, lambda t: preprocess(static_model, t, "document"), tmp_path / "tokens"
+        )
+
+    good = np.array(build().ids)
+    path = tmp_path / "tokens" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert (build().ids == good).all()
+    assert f"{name} is damaged" in caplog.text
+    assert "made again" in caplog.text
+    caplog.clear()
+    build()
+    assert not caplog.text

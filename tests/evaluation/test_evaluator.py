@@ -55,13 +55,13 @@ def test_the_corpus_is_embedded_once_for_both(
     asked: RetrievalDataset, static_model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded: list[int] = []
-    plain = retrieve.embed_together
+    plain = retrieve.embed_targets
 
     def count(model, tokens, rows, **options):
         embedded.extend(rows.tolist())
         return plain(model, tokens, rows, **options)
 
-    monkeypatch.setattr(retrieve, "embed_together", count)
+    monkeypatch.setattr(retrieve, "embed_targets", count)
     evaluator(asked, static_model)(static_model)
     assert embedded == [0, 1, 2, 3]
 

@@ -1,5 +1,6 @@
 """Algorithm 2: which weights each loss moves, what is encoded, and by which formulas."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -81,9 +82,14 @@ def test_the_reader_encodes_every_pair_once(questions, retriever, reader, fusion
     assert seen == [4 * 3]
 
 
+def told_apart(p_a: torch.Tensor) -> float:
+    """KL(P_a || uniform) / log k: how much a question counts."""
+    return sum(float(p * (p * len(p_a)).log()) for p in p_a) / math.log(len(p_a))
+
+
 def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, reader) -> None:
     """Per question, per target, with plain T5 and plain softmaxes; neither batch nor padding."""
-    whole = algorithm(questions, retriever, reader)
+    whole = algorithm(questions, retriever, reader, fusion="fid")
     losses = whole(ROWS)
     dataset, scale = questions.dataset, whole.scale
     token_nll, tokens, distilled = 0.0, 0, 0.0
@@ -99,7 +105,7 @@ def test_losses_equal_the_formulas_one_question_at_a_time(questions, retriever, 
             parts = [reader.encode([reader_input(question, t)]) for t in texts]
             likely = torch.stack([reader.log_probs(e, labels).sum().exp() for e in parts])
             p_a = likely / likely.sum()
-            distilled -= float((p_a * p.log()).sum()) / len(ROWS)
+            distilled -= told_apart(p_a) * float((p_a * p.log()).sum()) / len(ROWS)
             fused = reader.encode([reader_input(question, t) for t in texts]).fused(3)
             token_nll -= float(reader.log_probs(fused, labels).sum())
             tokens += labels.numel()
@@ -122,7 +128,8 @@ def test_the_marginal_equals_the_formula(questions, retriever, reader) -> None:
             each = [reader.encode([reader_input(question, t)]) for t in texts]
             logs = torch.stack([reader.log_probs(e, labels).sum() for e in each])
             nll -= float(torch.log((logs.exp() * p).sum())) / len(ROWS)
-            distilled -= float((torch.softmax(logs, 0) * p.log()).sum()) / len(ROWS)
+            p_a = torch.softmax(logs, 0)
+            distilled -= told_apart(p_a) * float((p_a * p.log()).sum()) / len(ROWS)
     assert losses["reader_loss"].item() == pytest.approx(nll / 2, rel=1e-4)
     assert losses["retriever_loss"].item() == pytest.approx(distilled / 2, rel=1e-4)
 
@@ -178,3 +185,18 @@ def test_without_retrieval_the_reader_sees_the_question_alone(questions, retriev
     labels = reader.labels([questions.answers[r][0] for r in ROWS.tolist()])
     torch.testing.assert_close(alone, reader.model(**batch, labels=labels).loss)
     assert whole.record.counters.targets_trained == 0
+
+
+def test_what_the_start_ranked_first_stays_among_the_targets(questions, retriever, reader) -> None:
+    """The corrector's own first, then the best of the start's list that are not among them."""
+    start = torch.arange(120)[None, :].expand(120, 120)[:, :3].contiguous()
+    whole = algorithm(questions, retriever, reader, start=start, start_targets=2)
+    with torch.no_grad():
+        vectors = torch.tensor(retriever.encode_query(questions.dataset.queries.take(ROWS.numpy())))
+    asked = Queries(vectors, ROWS, torch.full((4, 1), -1), 0, whole.scale)
+    mined, rows, place = whole._retrieve(asked)
+    plain = whole.miner.mine(asked, 3)
+    for own, alone in zip(mined.tolist(), plain.tolist(), strict=True):
+        assert own[0] == alone[0]
+        assert own[1:] == [row for row in (0, 1, 2) if row != own[0]][:2]
+    assert torch.equal(rows[place], mined)

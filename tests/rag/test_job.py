@@ -24,6 +24,7 @@ SMALL = {
     "learning_rate": 1e-2,
     "reader_lr": 1e-2,
     "refreshes": 2,
+    "dev_questions": 0,  # the last weights, so that a test sees what training did to them
     "probe_queries": 8,
     "probe_targets": 40,
     "progress": False,

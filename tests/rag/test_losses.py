@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from unstale.rag.losses import marginal_nll, perplexity_distillation
+from unstale.rag.losses import informative, marginal_nll, perplexity_distillation
 
 
 def test_distillation_by_hand() -> None:
@@ -23,6 +23,16 @@ def test_distillation_moves_the_retriever_only_and_by_the_written_formula() -> N
     # d/dlogits of -sum P_a log softmax(logits), the mean over 3 questions, is (P - P_a) / 3.
     expected = (torch.softmax(logits, 1) - torch.softmax(scores, 1)).detach() / 3
     torch.testing.assert_close(logits.grad, expected)
+
+
+def test_a_reader_that_tells_nothing_apart_teaches_nothing() -> None:
+    logits = torch.tensor([[3.0, 1.0, 0.0], [3.0, 1.0, 0.0]], requires_grad=True)
+    scores = torch.tensor([[-7.0, -7.0, -7.0], [-9.0, -1.0, -9.0]])
+    weights = informative(scores)
+    perplexity_distillation(torch.log_softmax(logits, 1), scores, weights).backward()
+    assert float(logits.grad[0].abs().max()) < 1e-6  # without weights it would be flattened
+    assert int(logits.grad[1].argmin()) == 1  # what the reader names is to score higher
+    assert 0.9 < float(weights[1]) < 1
 
 
 def test_marginal_equals_brute_force_with_gradients() -> None:

@@ -1,6 +1,7 @@
 """What is searched, what is asked, and which target answers which query."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,9 +113,21 @@ class RetrievalDataset:
     """A corpus of targets, queries, and qrels by split; answers where the data has them.
 
     Everything is addressed by row number: a target's row is its place in the corpus (and in the
-    buffer), a query's row its place in `queries`. Ids appear only in files. A target's text begins
-    with its title, if it has one; `title_ends` tells after how many characters that ends.
-    `questions` has the queries of splits without qrels: they are measured by their answers alone.
+    buffer), a query's row its place in `queries`. Ids appear only in files.
+
+    Attributes:
+        name: What reports call the data.
+        target_ids: The id of each target.
+        targets: The text of each target. It begins with the title, if there is one.
+        query_ids: The id of each query.
+        queries: The text of each query.
+        qrels: The judgements of each split, e.g. `qrels["train"].pairs`: (query row, target row).
+        answers: The accepted answers of each query, for `unstale rag`.
+        title_ends: After how many characters a target's title ends; 0 if it has none.
+        questions: The queries of splits without qrels, which are measured by their answers alone.
+        skipped: How many rows of the file were left out, by reason.
+        held_out: The splits that were taken out of `train` because the data had none.
+        source: The name that `load_dataset` was given.
     """
 
     name: str
@@ -126,6 +139,9 @@ class RetrievalDataset:
     answers: Sequence[Sequence[str]] | None = None
     title_ends: Int[ndarray, " n"] | None = None
     questions: Mapping[str, Int[ndarray, " q"]] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    held_out: Sequence[str] = ()
+    source: str = ""
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
@@ -135,6 +151,21 @@ class RetrievalDataset:
             known = ", ".join(sorted([*self.qrels, *self.questions]))
             raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Return digests of all that results depend on: targets, queries, grades, answers."""
+        qrels = hashlib.sha256()
+        for split, judged in sorted(self.qrels.items()):
+            qrels.update(f"{split}\0{len(judged.query)}\0".encode())
+            for column in (judged.query, judged.target, judged.grade):
+                qrels.update(np.ascontiguousarray(column, np.int64).tobytes())
+        found = {"targets": self.targets.digest, "queries": self.queries.digest}
+        found["qrels"] = qrels.hexdigest()
+        if self.answers is not None:
+            answers = json.dumps([list(known) for known in self.answers])
+            found["answers"] = hashlib.sha256(answers.encode()).hexdigest()
+        return found
 
     def query_rows(self, split: str) -> Int[ndarray, " q"]:
         """List the queries of a split that can be measured, by a relevant target or an answer."""
@@ -155,6 +186,10 @@ class RetrievalDataset:
         duplicates = int((groups != np.arange(len(groups))).sum())
         counts: dict[str, int | str] = {"name": self.name, "targets": len(self.targets)}
         counts |= {"queries": len(self.queries), "duplicate_texts": duplicates}
+        if self.skipped:
+            counts["skipped_rows"] = sum(self.skipped.values())
+        if self.held_out:
+            counts["held_out"] = ", ".join(self.held_out)
         counts |= {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
         return counts | {f"{split}_questions": len(q) for split, q in self.questions.items()}
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
-from unstale.files import atomic_folder
+from unstale.integrity import cached
 
 Features = dict[str, Any]
 _CHUNK = 2048  # texts tokenised at once
@@ -79,12 +79,12 @@ class TokenStore:
         progress: bool = True,
     ) -> "TokenStore":
         """Tokenise all texts into `folder`, or open it if a finished store is there."""
-        if not (folder / "template.json").exists():
+
+        def tokenise(into: Path) -> None:
             quiet = not progress or len(texts) < 10 * _CHUNK
             lengths: list[Int[ndarray, " c"]] = []
             with (
-                atomic_folder(folder) as temporary,
-                (temporary / "ids.bin").open("wb") as sink,
+                (into / "ids.bin").open("wb") as sink,
                 tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
             ):
                 for _, chunk in texts.chunks(_CHUNK):
@@ -92,11 +92,13 @@ class TokenStore:
                     lengths.append(counts)
                     sink.write(tokens.astype(np.int32).tobytes())
                     bar.update(len(chunk))
-                counts = np.concatenate(lengths)
-                template["tokens"] = int(counts.sum())
-                template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
-                np.save(temporary / "starts.npy", np.append(0, np.cumsum(counts)))
-                (temporary / "template.json").write_text(json.dumps(template), "utf-8")
+            counts = np.concatenate(lengths)
+            template["tokens"] = int(counts.sum())
+            template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
+            np.save(into / "starts.npy", np.append(0, np.cumsum(counts)))
+            (into / "template.json").write_text(json.dumps(template), "utf-8")
+
+        cached(folder, tokenise)
         template = json.loads((folder / "template.json").read_text("utf-8"))
         empty = np.zeros(0, np.int32)  # an empty file cannot be mapped
         ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else empty

@@ -18,7 +18,7 @@ from unstale.data.tokens import TokenStore, to_device
 from unstale.distributed import exchange, share
 from unstale.encoders.embed import is_cosine, preprocess
 from unstale.miners.miner import Miner, Queries
-from unstale.rag.losses import marginal_nll, perplexity_distillation, token_nll
+from unstale.rag.losses import informative, marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Encoded, Reader, reader_input
 from unstale.rag.settings import Fusion
@@ -39,9 +39,12 @@ class RetrieverReaderLoss(nn.Module):
         questions: Questions, answers and the targets' texts.
         scale: The paper's beta.
         k: Targets retrieved for each question; 0: the reader sees the question alone.
-        fusion: `fid` (Fusion-in-Decoder) or `marginal` (P_LM as Algorithm 2 writes it).
+        fusion: `marginal` (P_LM as Algorithm 2 writes it) or `fid` (Fusion-in-Decoder).
         corrector_weight: Multiplies the miner's loss.
         frozen: Train the reader only.
+        start: The targets that the retriever ranked first before training, by question row; the
+            last of each question's k targets are replaced by the first of these that it lacks.
+        start_targets: How many are.
         seed: Random seed for the choice among several answers to a question.
     """
 
@@ -55,9 +58,11 @@ class RetrieverReaderLoss(nn.Module):
         *,
         scale: float = 20.0,
         k: int = 8,
-        fusion: Fusion = "fid",
+        fusion: Fusion = "marginal",
         corrector_weight: float = 10.0,
         frozen: bool = False,
+        start: Int[Tensor, "q k"] | None = None,
+        start_targets: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -65,6 +70,7 @@ class RetrieverReaderLoss(nn.Module):
         self.tokens, self.questions = tokens, questions
         self.scale, self.k, self.fusion = scale, k, fusion
         self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
+        self.start, self.start_targets = start, start_targets
         self.record = RunRecord()  # the trainer keeps its step
         self._encoding = Encoding(is_cosine(retriever))
 
@@ -123,7 +129,9 @@ class RetrieverReaderLoss(nn.Module):
         if self.fusion == "fid":
             with torch.no_grad():  # P_a is a label: no gradient is wanted of it
                 likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
-        retriever_loss = perplexity_distillation(log_p, likelihood)
+        # The retriever learns from the reader as far as the reader has something to say.
+        weights = informative(likelihood)
+        retriever_loss = perplexity_distillation(log_p, likelihood, weights)
         return {"reader_loss": reader_loss / 2, "retriever_loss": retriever_loss / 2}
 
     def _embed_questions(self, texts: Sequence[str]) -> Float[Tensor, "b d"]:
@@ -143,6 +151,10 @@ class RetrieverReaderLoss(nn.Module):
         with full_precision(queries.vectors):
             mined = self.miner.mine(everyone, self.k)
         self.record.counters.mining_seconds += time.perf_counter() - began
+        if self.start is not None and self.start_targets:
+            # Not in the paper: a target that has been pushed away could never be taught again.
+            first = self.start[everyone.rows.cpu()].to(mined.device)
+            mined = replace_last(mined, first, self.start_targets)
         rows, place = mined.unique(return_inverse=True)
         own = share(len(mined))
         return mined[own], rows, place[own]
@@ -176,3 +188,18 @@ class RetrieverReaderLoss(nn.Module):
     def gradient_checkpointing_enable(self, **options: object) -> None:
         """Let the reader recompute its activations, as the Trainer asks a model to."""
         self.reader.model.gradient_checkpointing_enable(**options)
+
+
+def replace_last(
+    mined: Int[Tensor, "b k"], other: Int[Tensor, "b k"], count: int
+) -> Int[Tensor, "b k"]:
+    """Replace the last `count` of each row by the first of another that the rest does not have.
+
+    Example:
+        >>> replace_last(torch.tensor([[5, 6, 7, 8]]), torch.tensor([[6, 1, 2, 8]]), 2)
+        tensor([[5, 6, 1, 2]])
+    """
+    kept = mined[:, : mined.shape[1] - count]
+    had = (other[:, :, None] == kept[:, None, :]).any(dim=2)
+    lacking = had.int().argsort(dim=1, stable=True)[:, :count]
+    return torch.cat([kept, other.gather(1, lacking)], dim=1)

@@ -9,6 +9,8 @@ from torch import Tensor
 from unstale.rag.reader import Encoded, Reader, reader_input
 from unstale.rag.settings import Fusion
 
+_PAIRS = 256  # (answer, target) pairs that are scored at once
+
 
 @torch.no_grad()
 def answer(
@@ -37,20 +39,26 @@ def answer(
         return reader.generate(encoded.fused(k))
     assert log_p is not None
     proposed = reader.generate(encoded)
-    device = reader.device
     best = []
     for i in range(len(questions)):
         options = list(dict.fromkeys(proposed[i * k : (i + 1) * k]))
-        own = encoded.take(torch.arange(i * k, (i + 1) * k, device=device))
-        scores = [marginal(reader, own, option, log_p[i].to(device)) for option in options]
-        best.append(options[int(torch.stack(scores).argmax())])
+        own = encoded.take(torch.arange(i * k, (i + 1) * k, device=reader.device))
+        scores = marginal(reader, own, options, log_p[i].to(reader.device))
+        best.append(options[int(scores.argmax())])
     return best
 
 
 @torch.no_grad()
 def marginal(
-    reader: Reader, encoded: Encoded, text: str, log_p: Float[Tensor, " k"]
-) -> Float[Tensor, ""]:
-    """Return log P_LM(a|x) of one answer to one question, over its k encoded targets."""
-    labels = reader.labels([text]).repeat(len(log_p), 1)
-    return torch.logsumexp(reader.log_probs(encoded, labels).sum(dim=1) + log_p, dim=0)
+    reader: Reader, encoded: Encoded, answers: Sequence[str], log_p: Float[Tensor, " k"]
+) -> Float[Tensor, " n"]:
+    """Return log P_LM(a|x) of some answers to one question, over its k encoded targets."""
+    k, device = len(log_p), reader.device
+    size = max(1, _PAIRS // k)
+    scores = []
+    for start in range(0, len(answers), size):
+        labels = reader.labels(answers[start : start + size])
+        rows = torch.arange(k, device=device).repeat(len(labels))
+        each = reader.log_probs(encoded.take(rows), labels.repeat_interleave(k, dim=0))
+        scores.append(torch.logsumexp(each.sum(dim=1).view(-1, k) + log_p, dim=1))
+    return torch.cat(scores)

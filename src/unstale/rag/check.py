@@ -48,6 +48,9 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
+    if (settings.start_targets or 0) >= k:
+        rule = f"some of the k = {k} targets must come from the retriever as it is"
+        raise InputError(f"--start-targets {settings.start_targets}: {rule}")
     limits = (
         ("--reader-max-length", reader.max_length, 2),
         ("--answer-length", reader.answer_length, 1),

@@ -1,25 +1,31 @@
 """One run of Algorithm 2, from questions to a retriever, a reader and their results."""
 
+import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
+from jaxtyping import Int
+from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 from transformers import TrainingArguments
 
 from unstale import distributed
 from unstale.declare import changed
+from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
-from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
+from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
 from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
-from unstale.results import AnsweredQuestion, RunResult
+from unstale.results import RunResult
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
@@ -27,8 +33,8 @@ from unstale.training.prepare import Prepared, prepare
 from unstale.training.settings import Checked
 from unstale.training.trainer import trainer_arguments
 
+_LOG = logging.getLogger(__name__)
 ANSWERING = "answering.json"  # how a run answers: k, fusion, scale, limits
-_SHOWN = 8  # answers that the report shows
 
 
 def train_rag(
@@ -74,36 +80,81 @@ def train_rag_checked(
     settings, progress = checked.settings, progress and distributed.rank() == 0
     if settings.strategy in ("none", "frozen"):
         retriever.requires_grad_(False)
-    dataset, rows = questions.dataset, questions.rows("train")
+    dataset = questions.dataset
+    rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
-    prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
-    evaluator = RagEvaluator(questions, prepared.tokens, reader, checked, progress=progress)
-    evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
-    initial = evaluate(retriever, corpus, read=False)
+    prepared = prepare(
+        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
+    )
+    evaluator = RagEvaluator(
+        questions, prepared.tokens, reader, checked, dev=dev, progress=progress
+    )
+    timed = partial(prepared.clock.timed, "evaluation")
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
+    timed(evaluator.retrieve)(retriever, corpus)
+    timed(evaluator.begin)()
+    initial, found_at_start = evaluator.means, evaluator.found_in_dev
+    start = KeptWeights(output / "start", {"retriever": retriever})
+    start.save()
 
-    algorithm = _make_algorithm(questions, retriever, reader, checked, prepared)
+    algorithm = _make_algorithm(questions, retriever, reader, checked, prepared, rows)
+    trainer = _make_trainer(algorithm, rows, output, checked, progress=progress)
+    steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
+    if len(dev):
+        look = timed(evaluator.look)
+        trainer.add_callback(BestByDev(steps, look, trainer.best, settings.steps))
+    train_or_resume(trainer, dataset, output, resume=resume)
+    if len(dev):
+        trainer.best.restore()
+    found = timed(evaluator.retrieve)(retriever)
+    kept_start = len(dev) > 0 and evaluator.found_in_dev < found_at_start
+    if kept_start:
+        _warn_of_harm(found_at_start, evaluator.found_in_dev)
+        start.restore()
+        found = timed(evaluator.retrieve)(retriever)
+    metrics = timed(evaluator.read)(found)
+    if distributed.rank() == 0:
+        save_weights(output, retriever, algorithm.miner)
+        _save_reader(output, algorithm)
+        evaluator.save(output)
+    for kept in (start, trainer.best):
+        kept.forget()
+    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start)
+
+
+def _warn_of_harm(start: float, end: float) -> None:
+    if distributed.rank() == 0:
+        _LOG.warning(
+            "THE RETRIEVER GOT WORSE: answers stood higher in what it found for the dev questions "
+            "before training (MRR %.3f) than after it (%.3f). The retriever is kept as it started; "
+            "the reader is the trained one. Try a smaller --learning-rate, a reader that can read, "
+            "or more questions.",
+            start, end,
+        )  # fmt: skip
+
+
+def _make_trainer(
+    algorithm: RetrieverReaderLoss,
+    rows: Int[ndarray, " q"],
+    output: Path,
+    checked: Checked[RagSettings],
+    *,
+    progress: bool,
+) -> RagTrainer:
+    settings, reader = checked.settings, algorithm.reader
     arguments = trainer_arguments(
         output, settings, checked.batch_size, settings.reader_lr or reader.usual_lr,
-        retriever.device, progress=progress,
+        reader.device, progress=progress,
     )  # fmt: skip
-    trainer = RagTrainer(
+    return RagTrainer(
         algorithm,
         TrainingArguments(**arguments | settings.trainer),
         Dataset.from_dict({"question": rows}),
+        best=output / "best",
         retriever_lr=checked.learning_rate,
         corrector_lr=settings.corrector_lr,
         keep_checkpoints=settings.keep_checkpoints,
     )
-    watch_steps(trainer, algorithm, prepared.meter, settings, evaluate)
-    train_or_resume(trainer, dataset, output, resume=resume)
-    if distributed.rank() == 0:
-        save_weights(output, retriever, algorithm.miner)
-        _save_reader(output, algorithm)
-    metrics = evaluate(retriever)
-    if distributed.rank() == 0:
-        evaluator.save(output)
-    return _results(checked, prepared, algorithm, evaluator, initial, metrics)
 
 
 def _make_algorithm(
@@ -112,8 +163,16 @@ def _make_algorithm(
     reader: Reader,
     checked: Checked[RagSettings],
     prepared: Prepared,
+    rows: Int[ndarray, " q"],
 ) -> RetrieverReaderLoss:
-    settings = checked.settings
+    settings, k = checked.settings, checked.counts.hard
+    frozen, start = settings.strategy in ("none", "frozen"), None
+    beside = k // 2 if settings.start_targets is None else settings.start_targets
+    if beside and prepared.buffer is not None and not frozen:
+        corpus = cached_chunks(prepared.buffer)
+        found = retrieve(retriever, questions.dataset, rows, corpus, k=k, own=True)
+        start = torch.zeros(len(questions.dataset.queries), k, dtype=torch.long)
+        start[torch.from_numpy(rows)] = found.rows
     algorithm = RetrieverReaderLoss(
         retriever,
         reader,
@@ -121,14 +180,15 @@ def _make_algorithm(
         prepared.tokens,
         questions,
         scale=checked.scale,
-        k=checked.counts.hard,
+        k=k,
         fusion=settings.fusion,
         corrector_weight=settings.corrector_weight,
-        frozen=settings.strategy in ("none", "frozen"),
+        frozen=frozen,
+        start=start,
+        start_targets=beside,
         seed=settings.seed,
     )
-    answers = digest([list(known) for known in questions.answers])
-    algorithm.record.identity = prepared.identity | {"answers": answers}
+    algorithm.record.identity = prepared.identity
     algorithm.record.clock = prepared.clock
     return algorithm
 
@@ -150,19 +210,23 @@ def _results(
     evaluator: RagEvaluator,
     initial: dict[str, float],
     metrics: dict[str, float],
+    kept_start: bool,
 ) -> RunResult:
-    parts = trained.record.parts
+    parts, looks = trained.record.parts, trained.record.looks
+    step = kept_step(looks) if looks else checked.settings.steps
     shared = shared_results(checked, prepared, trained.record)
     shared["seconds"] |= {
         f"{part}_forward": parts.get(f"{part}_seconds", 0.0) for part in ("retriever", "reader")
     }
-    every = max(1, len(evaluator.answers) // _SHOWN)
     return RunResult(
         **shared,
         initial_metrics=initial,
         metrics=metrics,
+        dev=looks,
+        reader_step=step,
+        retriever_step=0 if kept_start else step,
         gold_questions=evaluator.gold,
         reader_inputs=int(parts.get("reader_inputs", 0)),
         reader_truncated=int(parts.get("reader_truncated", 0)),
-        answers=[AnsweredQuestion(**answer) for answer in evaluator.answers[::every][:_SHOWN]],
+        answers=evaluator.examples(),
     )

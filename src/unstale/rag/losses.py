@@ -1,5 +1,7 @@
 """The losses of Algorithm 2, on truncated distributions over each question's own targets."""
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -9,16 +11,36 @@ from unstale.rag.reader import IGNORED
 
 
 def perplexity_distillation(
-    log_p: Float[Tensor, "b k"], scores: Float[Tensor, "b k"]
+    log_p: Float[Tensor, "b k"],
+    scores: Float[Tensor, "b k"],
+    weights: Float[Tensor, " b"] | None = None,
 ) -> Float[Tensor, ""]:
     """Compute the cross-entropy from P_a to the retriever's P; P_a is a label, so detached.
 
     Args:
         log_p: log P(y|x) over a question's targets, from fresh embeddings.
         scores: How likely the reader finds the answer given each target (log P(a|y,x)).
+        weights: How much each question counts; all alike by default.
     """
     p_a = torch.softmax(scores.detach(), dim=1)
-    return -(p_a * log_p).sum(dim=1).mean()
+    each = -(p_a * log_p).sum(dim=1)
+    return (each if weights is None else weights * each).mean()
+
+
+def informative(scores: Float[Tensor, "b k"]) -> Float[Tensor, " b"]:
+    """Return how well P_a tells each question's targets apart: KL(P_a || uniform) / log k.
+
+    It is 0 if P_a is uniform and 1 if it names one target. A reader that cannot read yet has a
+    uniform P_a; as a label, that would teach the retriever to rank nothing above anything.
+
+    Example:
+        >>> informative(torch.tensor([[-1.0, -1.0], [0.0, -99.0]]))
+        tensor([0., 1.])
+    """
+    k = scores.shape[1]
+    log_a = torch.log_softmax(scores.detach(), dim=1)
+    divergence = (log_a.exp() * log_a).sum(dim=1) + math.log(k)
+    return divergence.clamp(min=0) / math.log(max(2, k))  # of one there is nothing to tell
 
 
 def marginal_nll(

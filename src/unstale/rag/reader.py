@@ -15,7 +15,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
-from unstale.encoders.load import silence_dropout
+from unstale.encoders.load import hash_weights, silence_dropout
 from unstale.errors import InputError
 
 IGNORED = -100  # a label that is padding, as transformers has it
@@ -74,6 +74,11 @@ class Reader(nn.Module):
     def device(self) -> torch.device:
         """Where the model is."""
         return self.model.device
+
+    @property
+    def weights(self) -> str:
+        """A digest of the model's weights."""
+        return hash_weights(self.model.state_dict())
 
     def encode(self, inputs: Sequence[str]) -> Encoded:
         """Run the encoder on some inputs, each by itself."""

@@ -16,15 +16,24 @@ class ReaderSettings:
     Args:
         k: Targets retrieved for each question, in training and when answering. Default: 32 as in
             the paper, or 8 on a CPU.
+        start_targets: While training, how many of the k are the best that the retriever found
+            before it was trained, so that nothing it learns can hide them for good. Default: half
+            of them. 0 reproduces the paper.
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
-            marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written.
+            marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written;
+            a reader that cannot read yet learns it far sooner.
         reader_lr: Learning rate of the reader. Default: 3e-3 for `tiny`, otherwise 1e-4.
+        dev_questions: Largest number of dev questions by which the best weights of the run are
+            chosen. Without a split dev, a tenth of the training questions is held out. 0 keeps the
+            last weights, whatever they are.
         eval_questions: Largest number of questions to evaluate on, drawn once. 0 is all.
     """
 
     k: int | None = setting(None, least=1)
-    fusion: Fusion = "fid"
+    start_targets: int | None = setting(None, least=0)
+    fusion: Fusion = "marginal"
     reader_lr: float | None = setting(None, above=0)
+    dev_questions: int = setting(256, least=0)
     eval_questions: int = setting(0, least=0)
 
 
@@ -34,14 +43,12 @@ class RagSettings(ReaderSettings, JobSettings):
 
     Args:
         strategy: How targets are retrieved while training.
+        steps: Number of optimizer steps.
         batch_size: Questions in one step, over all processes.
         learning_rate: Learning rate of the retriever. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
-        refreshes: How many times exhaustive re-embeds the corpus, evenly spread over the run. The
-            paper uses 40.
     """
 
     strategy: str = "corrected"
-    steps: int = setting(800, least=1)
+    steps: int = setting(300, least=1)
     batch_size: int | None = setting(32, least=1)
-    refreshes: int = setting(40, least=0)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from unstale.rag.algorithm2 import RetrieverReaderLoss
+from unstale.rag.dev import KeptWeights
 from unstale.training.own_weights import clip_own
 from unstale.training.state import load_miner, save_miner
 from unstale.training.trainer import MinerTrainer
@@ -19,7 +20,7 @@ from unstale.training.trainer import MinerTrainer
 class RagTrainer(MinerTrainer):
     """Train a `RetrieverReaderLoss` on a column `question` of rows; log its losses one by one.
 
-    The learning rate in `args` is the reader's.
+    The learning rate in `args` is the reader's. The folder `best` is for the best weights so far.
     """
 
     trained = "the retriever's or the reader's"
@@ -30,12 +31,14 @@ class RagTrainer(MinerTrainer):
         args: TrainingArguments,
         questions: Dataset,
         *,
+        best: Path,
         retriever_lr: float,
         corrector_lr: float,
         keep_checkpoints: int = 2,
     ) -> None:
         super().__init__(model=algorithm, args=args, train_dataset=questions)
         self.take(algorithm, keep_checkpoints)
+        self.best = KeptWeights(best, dict(self._saved()))
         self.rates = {"model.": retriever_lr, "miner.": corrector_lr}
         self._parts: dict[str, Any] = {}  # sums of the losses since the last log
         self._counted = 0
@@ -95,6 +98,7 @@ class RagTrainer(MinerTrainer):
         folder.mkdir(parents=True, exist_ok=True)
         for name, module in self._saved():
             save_model(module, str(folder / f"{name}.safetensors"))
+        self.best.copy_into(folder)
         save_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _load_from_checkpoint(
@@ -103,6 +107,7 @@ class RagTrainer(MinerTrainer):
         folder = Path(resume_from_checkpoint)
         for name, module in self._saved():
             load_model(module, folder / f"{name}.safetensors")
+        self.best.copy_from(folder)
         load_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _saved(self) -> list[tuple[str, nn.Module]]:

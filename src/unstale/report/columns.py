@@ -34,6 +34,10 @@ _COSTS: dict[str, tuple[Callable[[RunResult], float | None], Callable[[float], s
     "training": (lambda run: run.training_seconds, duration),
     "time": (lambda run: run.total_seconds, duration),
 }
+ON_TRAIN = (
+    "MEASURED ON TRAINING QUERIES: this shows what the model memorised, not how well it will "
+    "search; use --eval-split test"
+)
 _NOTES = {
     "R@": "R@k: share of a query's relevant targets among the first k",
     "S@": "S@k: share of queries with a relevant target among the first k",
@@ -56,7 +60,8 @@ class Table:
     rows: Sequence[Group]
     columns: Mapping[str, Sequence[str]]  # by its name, a column has a cell for each row
     notes: Sequence[str]  # what the columns mean
-    before: Mapping[str, str] = field(default_factory=dict)  # by column, a cell before training
+    # Before training, by name and column: the model as it was named, and as it was trained from.
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def name_of(metric: str) -> str:
@@ -100,16 +105,12 @@ def choose_metrics(rows: Sequence[Group], usual: Iterable[str]) -> list[str]:
 
 def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str]) -> Table:
     """Write what came out, in percent, and what it cost."""
-    columns, before = {}, {}
+    columns: dict[str, list[str]] = {}
     if any(len(row.runs) > 1 for row in rows):
         columns["seeds"] = [str(len(row.runs)) for row in rows]
-    starts = [run.initial_metrics for row in rows if row.trained for run in row.runs]
-    several = any(":" in metric for metric in metrics)
-    for metric in metrics:
-        whole = f"{rows[0].runs[0].split}:{metric}" if several and ":" not in metric else metric
-        columns[name_of(whole)] = [percent(v) if (v := row.metric(metric)) else "" for row in rows]
-        if values := [start[metric] for start in starts if metric in start]:
-            before[name_of(whole)] = percent([fmean(values)])
+    names = _names(rows, metrics)
+    for metric, name in names.items():
+        columns[name] = [percent(v) if (v := row.metric(metric)) else "" for row in rows]
     for name in costs:
         value, write = _COSTS[name]
         means = [row.average(value) for row in rows]
@@ -118,7 +119,30 @@ def results(rows: Sequence[Group], metrics: Sequence[str], costs: Sequence[str])
     columns = _filled(columns)
     kinds = {"S@", "A@"} & {name.rpartition(" ")[2][:2] for name in columns}
     known = {*columns, *kinds, *(["R@"] if kinds else [])}
-    return Table(rows, columns, [_NOTES[name] for name in _NOTES if name in known], before)
+    notes = [_NOTES[name] for name in _NOTES if name in known]
+    if any(run.split == "train" for row in rows for run in row.runs):
+        notes.insert(0, ON_TRAIN)
+    return Table(rows, columns, notes, _starts(rows, names))
+
+
+def _names(rows: Sequence[Group], metrics: Sequence[str]) -> dict[str, str]:
+    """Name the columns of some metrics; where there are several splits, each with its split."""
+    several = any(":" in metric for metric in metrics)
+    first = f"{rows[0].runs[0].split}:" if several else ""
+    return {m: name_of(m if ":" in m else f"{first}{m}") for m in metrics}
+
+
+def _starts(rows: Sequence[Group], names: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Write the metrics before training: of the whole model first, if a part of it was trained."""
+    trained = [run for row in rows if row.trained for run in row.runs]
+    full = [run.full_metrics for run in trained if run.full_metrics]
+    cut, initial = "before, cut" if full else "before", [run.initial_metrics for run in trained]
+    found: dict[str, dict[str, str]] = {}
+    for start, measured in (("before, whole model", full), (cut, initial)):
+        for metric, name in names.items():
+            if values := [metrics[metric] for metrics in measured if metric in metrics]:
+                found.setdefault(start, {})[name] = percent([fmean(values)])
+    return found
 
 
 def comparison(rows: Sequence[Group], summary: JsonObject) -> Table:

@@ -52,6 +52,10 @@ class Group:
         """Return `(step, values over the seeds)` of a freshness reading."""
         return _by_step([run.freshness for run in self.runs], name)
 
+    def losses(self) -> list[tuple[float, list[float]]]:
+        """Return `(step, losses over the seeds)`."""
+        return _by_step([run.losses or [] for run in self.runs], "loss")
+
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of what was measured before and during the run."""
         return _by_step([_with_start(run) for run in self.runs], name)

@@ -30,9 +30,10 @@ def comparison_table(groups: Sequence[Group], summary: JsonObject) -> str:
 def _table(kind: str, table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     body = ""
-    if table.before:
-        cells = "".join(f"<td>{table.before.get(name, '')}</td>" for name in table.columns)
-        body = f'<tr class="before"><th scope="row">before training</th>{cells}</tr>'
+    for start, known in table.starts.items():
+        cells = "".join(f"<td>{known.get(name, '')}</td>" for name in table.columns)
+        name = start.replace("before", "before training")
+        body += f'<tr class="before"><th scope="row">{name}</th>{cells}</tr>'
     for i, row in enumerate(table.rows):
         cells = "".join(_cell(column[i]) for column in table.columns.values())
         name = f'<span class="swatch {row.tone}"></span>{escape(row.name)}'

@@ -28,12 +28,12 @@ class RecoveredGap(NamedTuple):
     one_seed: bool  # the interval leaves out how results vary from seed to seed
 
 
-FLOOR, CEILING = "stale", "exhaustive"
+REFERENCES = FLOOR, CEILING = "stale", "exhaustive"
 
 
 def summarise(
     values: dict[str, dict[int, dict[str, np.ndarray]]],
-    references: Sequence[str] = (FLOOR, CEILING),
+    references: Sequence[str] = REFERENCES,
 ) -> dict[str, Any]:
     """Compare strategies.
 

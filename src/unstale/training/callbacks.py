@@ -138,10 +138,11 @@ def watch_steps(
     meter: Meter,
     settings: JobSettings,
     evaluate: Callable[[SentenceTransformer], dict[str, float]],
-) -> None:
+) -> Steps:
     """Let a trainer refresh, read the meter and evaluate as often as the settings say."""
     every = settings.meter_steps or max(1, settings.steps // 10)
     steps = Steps(trainer, algorithm, meter, every)
     trainer.add_callback(steps)
     if settings.eval_steps:
         trainer.add_callback(Curve(steps, evaluate, settings.eval_steps))
+    return steps

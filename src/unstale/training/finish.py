@@ -31,6 +31,7 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
     parts = ("mining", "metering", "starting", "training")
     seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
     return counters | {
+        "identity": dict(record.identity),
         "strategy": settings.strategy,
         "seed": settings.seed,
         "steps": settings.steps,

@@ -13,6 +13,7 @@ from torch import Tensor
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.integrity import read_object
 from unstale.miners.miner import Freshness, Miner
 from unstale.training.identity import check_identity
 from unstale.training.record import Counters, RunRecord
@@ -30,11 +31,11 @@ def save_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     Of several processes each writes the rows that it holds, and process 0 the rest.
     """
     tensors = {k: v.contiguous() for k, v in miner.state_dict().items()}
-    search = {f"{_SEARCH}{k}": v for s in miner.searches() for k, v in s.state_dict().items()}
+    own = {f"{_SEARCH}{k}": v for s in miner.searches() for k, v in s.state_dict().items()}
     by_row = miner.row_tensors()
-    own = search | {k: tensors.pop(k) for k in by_row if world() > 1}
+    own |= {name: rows.tensor for name, rows in by_row.items()}
     if world() > 1:
-        first = next(iter(by_row.values()), 0)
+        first = next((rows.first for rows in by_row.values()), 0)
         save_file(own, folder / _own_file(), metadata={"first": str(first)})
         own = {}
     if rank() == 0:
@@ -49,14 +50,13 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
 
     It may have been written by another number of processes.
     """
-    state = json.loads((folder / MINER_STATE).read_text("utf-8"))
-    check_identity(folder, state["identity"], record.identity)
-    by_row, current = miner.row_tensors(), miner.state_dict()
-    for name, first in by_row.items():
-        _read_rows(folder, name, first, current[name])
+    state = read_object(folder / MINER_STATE)
+    check_identity(folder, state.get("identity") or {}, record.identity)
+    by_row = miner.row_tensors()
+    for name, (rows, first) in by_row.items():
+        _read_rows(folder, name, first, rows)
     tensors = _load(folder / MINER_WEIGHTS, by_row)
-    own = {k: v for k, v in tensors.items() if not k.startswith(_SEARCH)}
-    miner.load_state_dict(own | {name: current[name] for name in by_row})
+    miner.load_state_dict({k: v for k, v in tensors.items() if not k.startswith(_SEARCH)})
     if world() > 1 and (folder / _own_file()).exists():
         tensors |= _load(folder / _own_file(), by_row)
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
@@ -74,6 +74,7 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     record.counters = Counters(**state["counters"])
     record.freshness = [Freshness(**f) for f in state["freshness"]]
     record.curve = state["curve"]
+    record.looks = state.get("looks", [])
     record.search = state.get("search", [])
     record.parts = state.get("parts", {})
     record.clock.resume(state.get("clock", {}))

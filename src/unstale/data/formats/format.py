@@ -34,6 +34,7 @@ class Location:
     columns: Mapping[str, str] = field(default_factory=dict)  # role: the column that has it
     progress: bool = True
     judged: bool = True  # there must be qrels
+    strict: bool = False  # refuse rows that would be skipped
 
     @property
     def path(self) -> Path:
