@@ -73,7 +73,7 @@ def run(chosen: MineFlags) -> None:
     if short:
         done = {"drop": "left out", "pad": "padded", "refill": "refilled at random", "keep": "kept"}
         fewer = f"{short:,} queries had fewer than {chosen.hard_negatives} negatives"
-        print(f"{fewer}: {done[how]} (--short {how})")
+        say(f"{fewer}: {done[how]} (--short {how})")
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         say(dropped)
     if lost := form.loses(written):
