@@ -81,7 +81,7 @@ def run(top: Path) -> None:
         buffer = top / data
         made_by = fingerprint(model, dataset.targets)
         embed_corpus(model, tokens, buffer, made_by, progress=False)
-        mean = round(tokens.lengths.mean())
+        mean = round(len(tokens.ids) / len(tokens))
         print(f"{name}: {len(dataset.targets):,} targets of {mean} tokens; seconds a step")
         said, true = defaultdict(list), defaultdict(list)
         for _ in range(ROUNDS):

@@ -24,9 +24,9 @@ from transformers import set_seed
 from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, fitted, table
 
 from unstale import FreshNegatives
+from unstale.declare import parse_seeds
 from unstale.files import write_json
 from unstale.miners import find_strategy
-from unstale.training.cells import parse_seeds
 
 BEFORE, AFTER = "stock script", "three lines changed"
 

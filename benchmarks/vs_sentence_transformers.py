@@ -45,6 +45,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import TrainerCallback, set_seed
 
 from unstale.data.load import load_dataset
+from unstale.declare import parse_seeds
 from unstale.encoders.embed import is_cosine, prompt_of
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.encoders.tokenise import target_tokens
@@ -55,7 +56,6 @@ from unstale.miners import find_strategy
 from unstale.report.markdown import markdown_table
 from unstale.report.numbers import percent
 from unstale.report.table import TERMINAL
-from unstale.training.cells import parse_seeds
 from unstale.training.job import train
 
 # What to tell the miner; None: nothing is mined.

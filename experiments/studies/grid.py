@@ -19,11 +19,11 @@ from experiments.studies.study import Draw, Study
 from experiments.studies.variants import Variant
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.declare import changed, setting
+from unstale.declare import changed, parse_seeds, setting
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.errors import InputError
 from unstale.results import RunResult
-from unstale.training.cells import Cell, Finished, embed_once, parse_seeds, run_cells
+from unstale.training.cells import Cell, Finished, embed_once, run_cells
 from unstale.training.job import train
 from unstale.training.settings import Checked, TrainSettings
 

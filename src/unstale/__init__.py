@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unstale.data.load import load_dataset
     from unstale.drop_in.fresh import FreshNegatives
     from unstale.encoders.load import load_encoder
+    from unstale.filters import Filters
     from unstale.migration.job import migrate
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from unstale.rag.settings import RagSettings
     from unstale.rag.tiny_reader import tiny_reader
     from unstale.results import RunResult
-    from unstale.settings import Filters
     from unstale.training.job import train
     from unstale.training.settings import TrainSettings
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 _HOMES = {
     "Corrector": "unstale.corrector.network",
-    "Filters": "unstale.settings",
+    "Filters": "unstale.filters",
     "FreshNegatives": "unstale.drop_in.fresh",
     "MigrateSettings": "unstale.migration.settings",
     "RagSettings": "unstale.rag.settings",

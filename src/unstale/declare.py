@@ -84,6 +84,19 @@ def check_bounds(
                 raise InputError(f"{named(declared.name)} must be {broken}, got {one}")
 
 
+def parse_seeds(text: str | int) -> list[int]:
+    """Read seeds parted by commas.
+
+    Example:
+        >>> parse_seeds("0,1,2"), parse_seeds(7)
+        ([0, 1, 2], [7])
+    """
+    words = [word.strip() for word in str(text).split(",")]
+    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
+        raise InputError(f"seeds must be different whole numbers, not {text!r}")
+    return [int(word) for word in words]
+
+
 def _broken(rules: Mapping[str, Any], value: int | float) -> str | None:
     """Return the rule that a number breaks, in words."""
     least, above, most = (rules.get(name) for name in ("least", "above", "most"))

@@ -1,16 +1,18 @@
 """Several processes as one: who they are, and how tensors move between them.
 
 Started by torchrun, joined by accelerate, over gloo or NCCL. In a single process every function
-here does nothing, so that the rest need not ask.
+here does nothing, so that the rest need not ask. A group may serve the tensors of one device alone,
+as NCCL serves those of CUDA: here, and nowhere else, tensors are brought to it and back.
 """
 
 import atexit
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Shaped
@@ -88,6 +90,13 @@ def exchange(value: T) -> list[T]:
     return said
 
 
+def on_first(work: Callable[[], T]) -> T:
+    """Let process 0 do something, and tell all of them what came of it."""
+    if world() == 1:
+        return work()
+    return cast("T", exchange(work() if rank() == 0 else None)[0])
+
+
 def share(count: int) -> slice:
     """Return the part of `count` rows that is this process's own.
 
@@ -98,16 +107,35 @@ def share(count: int) -> slice:
     return slice(count * rank() // world(), count * (rank() + 1) // world())
 
 
+@cache
+def _served(config: str) -> tuple[str, ...]:
+    """List the kinds of devices that a group serves, as in `cuda:nccl,cpu:gloo`."""
+    return tuple(pair.partition(":")[0] for pair in config.split(","))
+
+
+def _to_group(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+    """Bring a tensor to a device that the group serves; one that is there stays."""
+    served = _served(dist.get_backend_config())
+    return tensor if tensor.device.type in served else tensor.to(served[0])
+
+
 def gather(tensor: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "m ..."]:
     """Put the rows of all processes under each other; they may have different numbers of them."""
     if world() == 1:
         return tensor
-    counts = exchange(len(tensor))
-    missing = tensor.new_zeros(max(counts) - len(tensor), *tensor.shape[1:])
-    padded = torch.cat([tensor, missing]).contiguous()
-    parts = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+    sent = _to_group(tensor)
+    count = torch.tensor([len(sent)], device=sent.device)
+    counts = torch.cat(_all_gather(count)).tolist()
+    missing = sent.new_zeros(max(counts) - len(sent), *sent.shape[1:])
+    parts = _all_gather(torch.cat([sent, missing]).contiguous())
+    found = torch.cat([part[:n] for part, n in zip(parts, counts, strict=True)])
+    return found.to(tensor.device)
+
+
+def _all_gather(tensor: Shaped[Tensor, "..."]) -> list[Tensor]:
+    parts = [torch.empty_like(tensor) for _ in range(world())]
+    dist.all_gather(parts, tensor)
+    return parts
 
 
 def gather_with_gradients(tensor: Shaped[Tensor, "n d"]) -> Shaped[Tensor, "m d"]:
@@ -129,15 +157,25 @@ class _Gather(torch.autograd.Function):
 def total(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
     """Add up a tensor over the processes, in place."""
     if world() > 1:
-        dist.all_reduce(tensor)
+        sent = _to_group(tensor)
+        dist.all_reduce(sent)
+        _bring_back(sent, tensor)
     return tensor
+
+
+def _bring_back(sent: Tensor, tensor: Tensor) -> None:
+    if sent is not tensor:
+        tensor.copy_(sent)
 
 
 def broadcast(tensors: Iterable[Tensor]) -> None:
     """Overwrite tensors by those of process 0."""
     if world() > 1:
         for tensor in tensors:
-            dist.broadcast(tensor.data, src=0)
+            own = tensor.data
+            sent = _to_group(own)
+            dist.broadcast(sent, src=0)
+            _bring_back(sent, own)
 
 
 def average(tensors: Iterable[Tensor]) -> None:

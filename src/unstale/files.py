@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from unstale.errors import InputError
+from unstale.written import foreign, note, temporary, written
+
 os.umask(_UMASK := os.umask(0o077))  # it can only be read by setting it
 
 
@@ -29,48 +32,77 @@ def one_error(path: Path) -> Iterator[None]:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success fsync it and rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise InputError(f"{path} is no regular file, and is not replaced")
+    made = temporary(path)
     try:
         with one_error(path):
-            yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)  # noqa: PTH105 - os.replace is the atomic one, by name
+            yield made
+        _sync(made)
+        note([path])
+        os.replace(made, path)  # noqa: PTH105 - os.replace is the atomic one, by name
         _sync(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; on success swap it in for what stood there.
 
+    What somebody else put there stays. Unless `replace`, a folder that is not empty is refused.
     The working folder stays, and what is in it is swapped, entry by entry: whoever is in it, such
     as a shell, would otherwise be in a folder that is deleted.
     """
     path = path.resolve()  # "." has no name
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    made, old = temporary(path), temporary(path, "old")
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir()
     try:
         with one_error(path):
-            yield temporary
-        sync_folder(temporary)
-        if path.exists():
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            if path.samefile("."):
-                old.mkdir()
-                _move_all(path, old)
-                _move_all(temporary, path)
-                _sync(path)
-            else:
-                path.rename(old)
-                temporary.rename(path)
-            shutil.rmtree(old)
+            yield made
+        sync_folder(made)
+        there = path.is_dir() and any(path.iterdir())
+        if there and not replace:
+            raise InputError(f"{path} was written by another command meanwhile")
+        files = [path / file.relative_to(made) for file in all_files(made)]
+        _carry(path, made)  # while the list has what stands there
+        note(files, gone=path)
+        if there and path.samefile("."):
+            old.mkdir()
+            _move_all(path, old)
+        elif there:
+            path.rename(old)
+        if path.is_dir() and path.samefile("."):
+            _move_all(made, path)
+            _sync(path)
         else:
-            temporary.rename(path)
+            made.rename(path)  # only onto nothing, or an empty folder
+        shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def scratch_beside(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, which is deleted afterwards."""
+    path = path.resolve()  # "." has no name
+    made = temporary(path.with_name(f"{path.name}-scratch"))
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _carry(old: Path, new: Path) -> None:
+    """Put what somebody else put into a folder into the one that will replace it, too."""
+    for name in foreign(old) if written(old) is not None else ():
+        if not (new / name).exists():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(old / name, new / name, follow_symlinks=False)
 
 
 def _move_all(source: Path, target: Path) -> None:
@@ -78,19 +110,15 @@ def _move_all(source: Path, target: Path) -> None:
         path.rename(target / path.name)
 
 
+def all_files(folder: Path) -> list[Path]:
+    """List every file below a folder."""
+    return [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+
+
 def sync_folder(folder: Path) -> None:
     """Wait until everything in a folder is on the disk: a rename must not overtake it."""
     for path in [*folder.rglob("*"), folder]:
         _sync(path)
-
-
-def sweep(folder: Path) -> None:
-    """Delete what killed writers left behind; only where no other process can be writing."""
-    for path in [*folder.rglob(".*.tmp"), *folder.rglob(".*.old")]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

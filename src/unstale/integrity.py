@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from unstale.errors import InputError
-from unstale.files import write_json
+from unstale.errors import InputError, RunError
+from unstale.files import atomic_folder, write_json
+from unstale.written import LIST, written
 
 SEAL = "files.json"
 BUFFER = "manifest.json"  # a buffer keeps its checksums there
 _FORMAT = 1
+_LOG = logging.getLogger(__name__)
 _BLOCK = 2**20
 _REMADE = {SEAL, "report.html"}  # written anew at will
 
@@ -34,13 +38,36 @@ def digest(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def seal(folder: Path) -> None:
-    """List every file of a finished folder; hidden ones and folders with their own list are not."""
+def seal(folder: Path, needs: Iterable[str] = ()) -> None:
+    """List every file of a finished folder; hidden ones and folders with their own list are not.
+
+    Of a folder that keeps a list of what unstale wrote, that is sealed, and nothing else.
+
+    Raises:
+        RunError: A file is missing of those that were written, or of those that it needs.
+    """
+    ours = written(folder) if (folder / LIST).is_file() else None
+    lost = sorted(name for name in {*needs, *(ours or ())} if _lost(folder, name))
+    if lost:
+        named = ", ".join(map(ascii, lost[:3])) + (" and more" if len(lost) > 3 else "")
+        why = "it was moved, or files in it were deleted, while the run wrote into it"
+        raise RunError(f"{folder} lacks {named}: {why}")
+    names = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     listed = {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        for path in _files(folder)
+        name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for name, path in names.items()
+        if ours is None or name in ours
     }
     write_json(folder / SEAL, {"format": _FORMAT, "sha256": digest(listed), "files": listed})
+
+
+def _lost(folder: Path, name: str) -> bool:
+    """Tell whether a file is missing that no one may delete; old checkpoints anyone may."""
+    return (
+        "checkpoints" not in name.split("/")
+        and name not in _REMADE
+        and (not (folder / name).is_file())
+    )
 
 
 def check_seal(folder: Path, *, full: bool = True) -> int:
@@ -59,6 +86,24 @@ def check_seal(folder: Path, *, full: bool = True) -> int:
         if full and sha256(path) != entry["sha256"]:
             raise InputError(f"{path} is damaged: its checksum is not that in {SEAL}")
     return len(files)
+
+
+def cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, every byte of it as it was written.
+
+    One that is not there, or not as it was written, is made, and what was wrong is said.
+    """
+    if folder.exists():
+        try:
+            check_seal(folder)
+        except (InputError, OSError) as flaw:
+            _LOG.warning("%s; this part of the cache is made again", flaw)
+        else:
+            return folder
+    with atomic_folder(folder) as temporary:
+        make(temporary)
+        seal(temporary)
+    return folder
 
 
 def inside(folder: Path, name: str, manifest: Path) -> Path:

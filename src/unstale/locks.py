@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import IO
 
 from unstale.errors import InputError
+from unstale.written import LOCK
 
-LOCK = ".lock"
 _LOG = logging.getLogger(__name__)
 _HELD: dict[Path, IO[str]] = {}  # by this process; the system lets go when it dies, however
 

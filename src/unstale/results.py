@@ -42,6 +42,16 @@ class ExampleQuery:
 
 @final
 @dataclass(frozen=True)
+class FoundQuery:
+    """A query of the split measured: the first target found, and where the labelled one stands."""
+
+    query: str
+    first: str
+    label_rank: int | None = None  # None: not among the best 100
+
+
+@final
+@dataclass(frozen=True)
 class AnsweredQuestion:
     """A question, what a reader answered, and the answers that would have been right.
 
@@ -67,8 +77,13 @@ class RunResult:
     model: str | None = None  # that was only measured
     seed: int | None = None
     steps: int = 0  # 0: not trained, only measured
+    identity: Mapping[str, str] | None = None  # of data, models and settings
+    epochs: float | None = None  # that the steps are
     batch_size: int | None = None
+    shape: Mapping[str, int] | None = None  # of the encoder: layers, query_tokens, target_tokens
     split: str = "test"
+    # Before training, of the model as it was named: with all its layers and its own lengths.
+    full_metrics: Mapping[str, float] | None = None
     initial_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float]
     initial_train_metrics: Mapping[str, float] | None = None  # the same on training queries
@@ -98,7 +113,9 @@ class RunResult:
     corrector_worse_at: Sequence[int] | None = None  # steps
     searched: Sequence[JsonObject] = field(default_factory=list)
     curve: Sequence[JsonObject] = field(default_factory=list)
+    losses: Sequence[JsonObject] | None = None  # step, and the mean loss up to it
     examples: Sequence[ExampleQuery] = field(default_factory=list)
+    found: Sequence[FoundQuery] | None = None  # what the trained model finds
     # With a reader: what was measured on dev questions, and of which steps the weights are. The
     # retriever's step is 0 if training made it worse, and it was left as it started.
     dev: Sequence[JsonObject] | None = None

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from unstale.buffer.buffer import TargetBuffer, write_manifest
+from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest, write_shard
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.main import main
@@ -23,6 +23,8 @@ from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
+from unstale.integrity import sha256
+from unstale.training.settings import TrainSettings
 
 
 def write(
@@ -217,3 +219,56 @@ def test_a_nan_is_stopped_before_it_is_written(
     with pytest.raises(InputError, match="NaN or infinity for the target in row 0"):
         write(static_model, dataset, tmp_path / "b")
     assert not list((tmp_path / "b").glob("shard-*"))
+
+
+def resealed(folder: Path) -> None:
+    """Give every shard the checksum of what it holds now, as a hostile or careless hand would."""
+    manifest = read_manifest(folder)
+    for shard in manifest["shards"]:
+        shard["sha256"] = sha256(folder / shard["file"])
+    write_manifest(folder, manifest)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_buffer_with_nan_is_refused_when_it_is_reused(
+    dtype: str, static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    write(static_model, dataset, folder, dtype=dtype, shard_rows=50)
+    vectors = load_file(folder / "shard-00001.safetensors")["vectors"]
+    vectors[7] = torch.nan
+    save_file({"vectors": vectors}, folder / "shard-00001.safetensors")
+    with pytest.raises(InputError, match="checksum"):
+        TargetBuffer.open_checked(folder)
+    resealed(folder)
+    with pytest.raises(InputError, match="NaN or infinity in row 57"):
+        TargetBuffer.open_checked(folder)
+
+
+def test_swapped_shards_are_refused(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    write(static_model, dataset, folder, shard_rows=40)
+    first, second = folder / "shard-00000.safetensors", folder / "shard-00001.safetensors"
+    first.rename(folder / "x")
+    second.rename(first)
+    (folder / "x").rename(second)
+    with pytest.raises(InputError, match=r"shard-00000\.safetensors is damaged"):
+        TargetBuffer.open_checked(folder)
+    with pytest.raises(InputError, match=r"shard-00000\.safetensors is damaged"):
+        write(static_model, dataset, folder, shard_rows=40)  # as a resumed run opens it
+    settings = TrainSettings(buffer=folder, batch_size=8)
+    with pytest.raises(InputError, match=r"shard-00000\.safetensors is damaged"):
+        settings.check(dataset, static_model)
+
+
+def test_what_float16_cannot_hold_is_not_written(tmp_path: Path) -> None:
+    large = torch.full((3, 4), 70_000.0)
+    with pytest.raises(
+        InputError, match=r"an entry of 7e\+04 is beyond 65504; use float32 or int8"
+    ):
+        write_shard(tmp_path / "s.safetensors", large, "float16")
+    assert not list(tmp_path.iterdir())
+    for dtype in ("float32", "int8"):
+        write_shard(tmp_path / f"{dtype}.safetensors", large, dtype)

@@ -9,8 +9,9 @@ from unstale.cli.options import EvaluateFlags, TrainFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
-from unstale.locks import LOCK, release
+from unstale.locks import release
 from unstale.results import RunResult, read_results
+from unstale.written import LIST, LOCK
 
 RESULT = RunResult(strategy="stale", metrics={"recall@10": 0.5}, steps=7)
 
@@ -55,7 +56,7 @@ def test_checks_touch_nothing_until_the_run_begins(tmp_path: Path) -> None:
         assert not run.finished
         assert not output.exists()
         assert run.begin() == output
-        assert names(output) == {"config.yaml", LOCK}
+        assert names(output) == {"config.yaml", LOCK, LIST}
         assert read_config(output)["steps"] == TrainFlags().steps
     with pytest.raises(InputError, match="not empty"):
         stop_after(TrainFlags(output=str(output)))
@@ -77,7 +78,7 @@ def test_bad_input_before_anything_was_made_gives_the_folder_back(tmp_path: Path
     chosen = TrainFlags(output=str(tmp_path / "run"))
     with pytest.raises(InputError, match="bad"):
         stop_after(chosen)
-    assert names(tmp_path / "run") <= {LOCK}
+    assert names(tmp_path / "run") <= {LOCK, LIST}
     with run_folder("train", chosen) as run:  # the mended command may have it
         run.begin()
 
@@ -116,4 +117,4 @@ def test_data_is_written_at_once_or_not_at_all(tmp_path: Path) -> None:
     with run_folder("evaluate", EvaluateFlags(output=str(output))) as run, run.at_once() as folder:
         (folder / "whole").touch()
         assert not output.exists()
-    assert names(output) == {"whole", "config.yaml"}
+    assert names(output) == {"whole", "config.yaml", LIST}

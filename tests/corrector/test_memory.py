@@ -43,7 +43,8 @@ def test_a_checkpoint_holds_it() -> None:
     memory = ResidualMemory(5, 2)
     memory.write(torch.tensor([3]), torch.ones(1, 2))
     again = ResidualMemory(5, 2)
-    again.load_state_dict(memory.state_dict())
+    for name, (rows, _) in again.row_tensors().items():
+        rows.copy_(memory.row_tensors()[name].tensor)
     assert torch.equal(again.read(torch.arange(5)), memory.read(torch.arange(5)))
 
 

@@ -1,5 +1,6 @@
 """The store gives back what the model's own preprocess gives, for both kinds of features."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +46,9 @@ def test_opens_what_is_built_and_refuses_another_corpus(
 
     first = build(dataset.targets, lambda t: preprocess(static_model, t, "document"))
     again = build(dataset.targets, never)
-    np.testing.assert_array_equal(first.lengths, again.lengths)
-    assert first.truncated == int((first.lengths >= 5).sum()) > 0
+    every = np.arange(len(first))
+    np.testing.assert_array_equal(first.lengths(every), again.lengths(every))
+    assert first.truncated == int((first.lengths(every) >= 5).sum()) > 0
     with pytest.raises(InputError, match="tokens of 120 targets, not 100"):
         build(dataset.query_ids.__class__.of(dataset.queries.take(range(100))), never)
 
@@ -59,3 +61,46 @@ def test_features_that_cannot_be_stored_are_refused(
             dataset.targets, lambda t: {"pixel_values": torch.zeros(len(t))}, tmp_path / "tokens"
         )
     assert not (tmp_path / "tokens").exists()
+
+
+def test_features_of_a_few_rows_take_no_memory_that_grows_with_the_corpus() -> None:
+    targets = 1_000_000
+    template = {"constants": {}, "pad": 0, "segments": False, "kind": "padded"}
+    store = TokenStore(
+        np.arange(4 * targets, dtype=np.int32), np.arange(0, 4 * targets + 1, 4), template
+    )
+    tracemalloc.start()
+    features = store.features(np.array([5, 999_999]), CPU)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert features["input_ids"].tolist() == [
+        [20, 21, 22, 23],
+        [3999996, 3999997, 3999998, 3999999],
+    ]
+    assert peak < targets / 8  # a number for each target would be eight bytes
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "starts.npy", "template.json"])
+def test_a_damaged_store_is_made_again_and_said(
+    name: str,
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def build() -> TokenStore:
+        return TokenStore.build(
+            dataset.targets, lambda t: preprocess(static_model, t, "document"), tmp_path / "tokens"
+        )
+
+    good = np.array(build().ids)
+    path = tmp_path / "tokens" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert (build().ids == good).all()
+    assert f"{name} is damaged" in caplog.text
+    assert "made again" in caplog.text
+    caplog.clear()
+    build()
+    assert not caplog.text

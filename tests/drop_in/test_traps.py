@@ -190,8 +190,9 @@ def test_mistakes_are_told_before_training(
         FreshNegatives(bert_model, rows.rename_column("query", "q"))
     with pytest.raises(InputError, match=r"is of type DatasetDict; .* one: train_dataset\["):
         from_columns(DatasetDict({"train": rows}))
-    with pytest.raises(InputError, match="row 2: the column 'positive' is empty"):
-        FreshNegatives(bert_model, Dataset.from_dict({"query": ["a", "b"], "positive": ["c", ""]}))
+    cells = {"query": ["a", "b", "c"], "positive": ["c", "", None]}
+    with pytest.raises(InputError, match="2 skipped, the column 'positive' is empty: rows 2, 3"):
+        FreshNegatives(bert_model, Dataset.from_dict(cells))
     with pytest.raises(InputError, match="has no negatives of its own to take 2 from"):
         FreshNegatives(bert_model, rows, given_negatives=2)
     with pytest.raises(InputError, match="gives 'query' the prompt 'find: '"):

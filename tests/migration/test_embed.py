@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import read_manifest, write_manifest
 from unstale.data.dataset import RetrievalDataset
+from unstale.errors import InputError
 from unstale.migration.embed import Stages
 from unstale.migration.sample import Picked
 
@@ -46,3 +48,29 @@ def test_seconds_after_a_kill_are_those_of_all_targets(
     again = embed("sample", lambda: Picked(np.arange(64), np.arange(0)))
     assert (again.fresh == first.fresh).all()
     assert first.seconds / 8 < again.seconds  # 64 times one target, not one target
+
+
+def test_a_damaged_stage_is_named(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    embed = Stages(static_model, dataset, tmp_path)
+
+    def again() -> None:
+        embed("sample", lambda: Picked(np.array([3, 50]), np.array([3])))
+
+    again()
+    clock, picked = (tmp_path / "sample" / n for n in ("clock.json", "picked.safetensors"))
+    for text in ("{}", "[", '{"seconds": "x"}'):
+        clock.write_text(text)
+        with pytest.raises(InputError, match=r"clock\.json"):
+            again()
+    clock.unlink()
+    good = picked.read_bytes()
+    others = [{"rows": np.array([3])}, {"rows": np.array([3, 500]), "apart": np.array([3])}]
+    spoilt = [good[:-9], b"", *map(save, others), save({"rows": np.ones(2), "apart": np.ones(2)})]
+    for data in spoilt:
+        picked.write_bytes(data)
+        with pytest.raises(InputError, match=r"picked\.safetensors"):
+            again()
+    picked.write_bytes(good)
+    again()

@@ -15,6 +15,7 @@ from safetensors.torch import save_file as torch_save_file
 
 from unstale.buffer.buffer import TargetBuffer, write_manifest, write_shard
 from unstale.errors import InputError
+from unstale.migration.index import Known, write_index
 from unstale.migration.stale import check_values
 from unstale.migration.vectors import open_vectors
 
@@ -236,3 +237,25 @@ def test_a_parquet_row_of_another_width_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"vector": [[1.0, 2.0], [1.0, 2.0], [3.0]]}), tmp_path / "v.parquet")
     with pytest.raises(InputError, match="row 2: a vector of width 1, not 2"):
         check_values(open_vectors(tmp_path / "v.parquet"))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.reshape(-1)), DIM)
+    table = pa.table([lists, lists], names=["vector", "vector"])
+    pq.write_table(table, tmp_path / "v.parquet")
+    with pytest.raises(InputError, match="the columns vector and vector: keep one"):
+        open_vectors(tmp_path / "v.parquet")
+
+
+@pytest.mark.parametrize(("name", "factor"), [("half.npy", 1e6), ("v.npy", 1e39)])
+def test_corrected_vectors_that_are_not_finite_as_written_are_refused(
+    name: str, factor: float, tmp_path: Path
+) -> None:
+    source = open_vectors(stored(tmp_path, name))
+    corrector = torch.nn.Linear(DIM, DIM, bias=False)
+    with torch.no_grad():
+        corrector.weight.copy_(torch.eye(DIM) * factor)
+    known = Known(torch.zeros(0, dtype=torch.long), torch.zeros(0, DIM))
+    with pytest.raises(InputError, match=r"float16 cannot hold|row 0 has NaN or infinity"):
+        write_index(source, corrector, known, tmp_path / "out", {})
+    assert not list((tmp_path / "out").glob("*"))

@@ -183,9 +183,9 @@ def test_a_run_that_memorised_is_said_to_have(results: dict[str, Any]) -> None:
 
 def test_examples_show_what_is_true_and_what_is_not(results: dict[str, Any]) -> None:
     text = read(results).text
-    assert "from the cache as it is: 0 of 2 true" in text
-    assert "from the cache, corrected: 1 of 2 true" in text
-    assert "true 1,234" in text  # where the stale choice really stands
+    assert "from the cache as it is: 0 of the 2 nearest" in text
+    assert "from the cache, corrected: 1 of the 2 nearest" in text
+    assert "fresh rank 1,234" in text  # where the stale choice really stands
     assert "the label" in text
 
 

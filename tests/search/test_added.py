@@ -73,7 +73,8 @@ def test_miners_name_their_searches_and_the_tensors_with_a_row_for_each_target()
         (refreshed, {"vectors": 0}),
     ]
     for miner, names in expected:
-        assert miner.row_tensors() == names
-        state = miner.state_dict()
-        assert all(len(state[name]) == TARGETS for name in names)
+        found = miner.row_tensors()
+        assert {name: rows.first for name, rows in found.items()} == names
+        assert all(len(rows.tensor) == TARGETS for rows in found.values())
+        assert not names.keys() & miner.state_dict().keys()  # they do not move with the module
         assert len(miner.searches()) == 1

@@ -11,6 +11,7 @@ from tests.kill import Killer, results, weights
 from unstale.cli.main import main
 from unstale.integrity import seal
 from unstale.miners import strategies
+from unstale.written import LIST, LOCK
 
 STEP = "unstale.training.algorithm1:FreshNegativesLoss.forward"
 SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
@@ -109,7 +110,7 @@ def card(run: Path) -> list[str]:
         ("unstale.encoders.embed:embed", 1),  # while the corpus is embedded
         (STEP, 1),  # before the first step
         ("unstale.training.checkpoints:seal", 2),  # a checkpoint written, but not sealed
-        ("unstale.training.checkpoints:sync_folder", 2),  # sealed, but not in place
+        ("unstale.training.checkpoints:atomic_folder", 2),  # sealed, but not in place
         ("unstale.training.checkpoints:all_checkpoints", 3),  # in place, old ones still there
         ("unstale.training.checkpoints:all_checkpoints", 5),  # in place, and no step left to train
     ],
@@ -124,7 +125,7 @@ def test_killed_at_an_awkward_moment(
     assert weights(run) == weights(never_killed)
     if call < 5:  # of a training that had ended the card does not list the settings
         assert card(run) == card(never_killed)
-    assert not [p for p in run.rglob(".*") if p.name != ".lock"]  # nothing is left lying about
+    assert {p.name for p in run.rglob(".*")} <= {LOCK, LIST}  # nothing is left lying about
 
 
 def test_the_last_good_checkpoints_are_kept_and_a_torn_one_is_skipped(

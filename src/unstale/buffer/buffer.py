@@ -23,6 +23,7 @@ from unstale.settings import Precision
 MANIFEST = BUFFER
 FORMAT = 1
 _KEYS = {"format", "fingerprint", "dim", "dtype", "shards"}
+_CHUNK = 16_384  # vectors checked at once
 _REMEDY = "restore it from a copy, or delete the buffer and embed again"
 
 
@@ -104,11 +105,13 @@ class TargetBuffer:
 
     def between(self, start: int, stop: int, device: torch.device | str) -> "TargetBuffer":
         """Copy the rows from `start` up to `stop` into the memory of a device, as one shard."""
-        parts = [
-            [s[max(0, start - first) : max(0, stop - first)].to(device) for s in shard.tensors]
-            for first, shard in zip(self._starts.tolist(), self.shards, strict=False)
-        ]
-        return TargetBuffer([Stored(*map(torch.cat, zip(*parts, strict=True)))])
+        held = Stored.empty(stop - start, self.dim, self.precision, device)
+        for first, shard in zip(self._starts.tolist(), self.shards, strict=False):
+            begin, end = max(start, first), min(stop, first + len(shard))
+            for ours, theirs in zip(held.tensors, shard.tensors, strict=True):
+                if begin < end and len(ours):  # only int8 has scales
+                    ours[begin - start : end - start] = theirs[begin - first : end - first]
+        return TargetBuffer([held])
 
     @classmethod
     def open(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
@@ -120,6 +123,17 @@ class TargetBuffer:
         if missing:
             raise InputError(f"the buffer {folder} is unfinished: {len(missing)} shards to embed")
         return cls([_map_shard(folder, s, manifest) for s in manifest["shards"]], mapped=True)
+
+    @classmethod
+    def open_checked(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
+        """Do as `open` with a buffer that another command wrote: read all of it, and check it."""
+        buffer = cls.open(folder, expected)
+        check_shards(folder)
+        for start, vectors in buffer.chunks(_CHUNK):
+            if not (finite := torch.isfinite(vectors).all(dim=1)).all():
+                row = start + int(finite.int().argmin())
+                raise InputError(f"the buffer {folder} has NaN or infinity in row {row}; {_REMEDY}")
+        return buffer
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -161,15 +175,21 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
     return type(value) is int and 0 < value < 2**48
 
 
-def check_shards(folder: Path) -> int:
-    """Compare every shard of a finished buffer with its checksum; return how many there are."""
+def check_shards(folder: Path, *, whole: bool = True) -> int:
+    """Compare every shard of a buffer with its checksum; return how many there are.
+
+    Unless `whole`, the buffer may be unfinished.
+    """
     manifest = read_manifest(folder)
-    TargetBuffer.open(folder)
-    for shard in manifest["shards"]:
+    if whole:
+        TargetBuffer.open(folder)
+    finished = [shard for shard in manifest["shards"] if shard.get("sha256")]
+    for shard in finished:
+        _map_shard(folder, shard, manifest)
         if sha256(path := folder / shard["file"]) != shard["sha256"]:
             rule = f"its checksum is not that in {MANIFEST}"
             raise InputError(f"{path} is damaged: {rule}; {_REMEDY}")
-    return len(manifest["shards"])
+    return len(finished)
 
 
 def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -> None:

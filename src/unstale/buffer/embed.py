@@ -12,6 +12,7 @@ from unstale.buffer.buffer import (
     MANIFEST,
     TargetBuffer,
     check_maker,
+    check_shards,
     read_manifest,
     write_manifest,
     write_shard,
@@ -57,6 +58,8 @@ def embed_corpus(
             write_manifest(folder, begun | {"dtype": dtype, "shards": shards})
         manifest = read_manifest(folder)
         check_maker(folder, manifest, made_by)
+        if rank() == 0:
+            check_shards(folder, whole=False)
     shards = manifest["shards"]
     started = np.cumsum([0, *[s["rows"] for s in shards]])
     missing = [i for i, s in enumerate(shards) if not s.get("sha256")]

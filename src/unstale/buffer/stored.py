@@ -74,7 +74,11 @@ class Stored:
             scales = vectors.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
             self.scales[where] = scales
             vectors = (vectors / scales).round()
-        self.data[where] = vectors.to(self.data.dtype)
+        stored = vectors.to(self.data.dtype)
+        if self.data.dtype == torch.float16 and not torch.isfinite(stored).all():
+            largest = f"an entry of {vectors.abs().max():.3g} is beyond 65504"
+            raise InputError(f"float16 cannot hold these vectors: {largest}; use float32 or int8")
+        self.data[where] = stored
 
     def __getitem__(self, rows: Int[Tensor, " n"], /) -> Float[Tensor, "n d"]:
         """Return some rows, on the device of `rows`."""

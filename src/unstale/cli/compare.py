@@ -12,7 +12,8 @@ from unstale.cli.output import run_folder
 from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
-from unstale.declare import flag
+from unstale.declare import flag, parse_seeds
+from unstale.distributed import on_first, start
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -20,7 +21,7 @@ from unstale.report.page import write_page
 from unstale.report.summary import REFERENCES, summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
-from unstale.training.cells import Cell, embed_once, parse_seeds, run_cells
+from unstale.training.cells import Cell, embed_once, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
 
@@ -34,6 +35,7 @@ def run(chosen: CompareFlags) -> None:
     if chosen.rag and not chosen.reader:
         raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
+    start(chosen.device)
     with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
@@ -47,10 +49,12 @@ def run(chosen: CompareFlags) -> None:
             embed_once(ready.dataset, ready.models[0], buffer, chosen.dtype)
         ready = replace(ready, models=())  # each cell loads its own: these need no memory any more
         runs, values = _train(ready, cells, output / "cells", buffer)
+        whole = ready.measure_whole()
+        runs = [replace(run, full_metrics=whole) for run in runs]
         summary = summarise(values, (*REFERENCES, "frozen") if chosen.reader else REFERENCES)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
-    page = write_page(output, recipe(flag_values(chosen)))
+    page = on_first(lambda: write_page(output, recipe(flag_values(chosen))))
     print(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
@@ -59,14 +63,17 @@ def _train(
 ) -> tuple[list[RunResult], dict[str, dict[int, dict[str, np.ndarray]]]]:
     """Train the cells; return their results, and their metrics by strategy, seed and query."""
 
-    def training(strategy: str, seed: int) -> Callable[[Path, bool], RunResult]:
+    def cell(strategy: str, seed: int) -> Cell:
         own = ready.checked[strategy]
         own = replace(own, settings=replace(own.settings, seed=seed, buffer=buffer))
-        return lambda place, resume: ready.train(own, ready.load(seed), place, resume)
+        return Cell(
+            folder / f"{strategy}-{seed}",
+            f"{strategy}, seed {seed}",
+            lambda place, resume: ready.train(own, ready.load(seed), place, resume),
+            ready.identity(own),
+        )
 
-    todo = [
-        Cell(folder / f"{s}-{seed}", f"{s}, seed {seed}", training(s, seed)) for s, seed in cells
-    ]
+    todo = [cell(*one) for one in cells]
     runs = []
     values: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     for (strategy, seed), done in zip(cells, run_cells(todo), strict=True):
@@ -110,4 +117,6 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}
+    if not chosen.steps:  # whose default is of a training without a reader
+        del shared["steps"]
     return RagFlags(**{**shared, **chosen.rag, "retriever": chosen.model})

@@ -1,16 +1,22 @@
 """The flags of a run, as its folder keeps them: config.yaml, in the form that `--config` reads."""
 
+import logging
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from unstale.cli.flags import flag_values, marked_flags
+from unstale.data.names import split_name
 from unstale.declare import flag
 from unstale.errors import InputError
 from unstale.files import atomic_file
 
 CONFIG = "config.yaml"
+# What a user agrees to by typing it. A file may come from anybody, so it cannot agree.
+CONSENT = {"trust_remote_code", "overwrite"}
+_LOG = logging.getLogger(__name__)
 _MARK = "# unstale "  # its first words: the mark of a folder that is ours to replace
 
 # What the parser lets through of tags and numbers that make no sense.
@@ -56,9 +62,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_flags(path: Path) -> dict[str, Any]:
-    """Read a YAML file of flags."""
+    """Read a YAML file of flags, without those that only a command line can give."""
     try:
         values = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read the flags in {path} ({error.strerror})") from None
     except (yaml.YAMLError, *_ODD) as error:
         raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
     if not isinstance(values, dict):
@@ -66,7 +74,38 @@ def read_flags(path: Path) -> dict[str, Any]:
     for key in values:
         if not isinstance(key, str):
             raise InputError(f"{path}: a flag has a name, not {key!r}")
-    return values
+    stripped, agreed = without_consent(values)
+    for name in sorted(agreed):
+        _say_ignored(path, name)
+    return stripped
+
+
+@cache
+def _say_ignored(path: Path, name: str) -> None:
+    """Warn, once, that a file cannot give a consent."""
+    said = "a file cannot agree to it; if you do, repeat the command with this flag"
+    _LOG.warning("%s: %s is ignored: %s", path, flag(name), said)
+
+
+def without_consent(value: Any) -> tuple[Any, set[str]]:  # noqa: ANN401 - whatever YAML can hold
+    """Return flags without those of `CONSENT`, at any depth, and the names of those it gave.
+
+    Example:
+        >>> without_consent({"steps": 3, "overwrite": False, "train": {"trust_remote_code": True}})
+        ({'steps': 3, 'train': {}}, {'trust_remote_code'})
+    """
+    agreed: set[str] = set()
+
+    def strip(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, list | tuple):
+            return [strip(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        names = {key: str(key).rpartition(".")[2].replace("-", "_") for key in value}
+        agreed.update(name for key, name in names.items() if name in CONSENT and value[key])
+        return {key: strip(own) for key, own in value.items() if names[key] not in CONSENT}
+
+    return strip(value), agreed
 
 
 def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
@@ -76,15 +115,12 @@ def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
 
 def place_of(name: str) -> Path:
     """Return the path in a name of data, a model or a buffer."""
-    from unstale.data.load import parse_name  # not above: `--help` must not wait for pyarrow
-
-    return parse_name(name)[1].path
+    return Path(split_name(name).place)
 
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
-    flags = {k: v for k, v in flag_values(chosen).items() if k not in ("overwrite", "resume")}
-    # YAML has lists alone: a tuple would differ from what is read back.
-    return _absolute({k: list(v) if isinstance(v, tuple) else v for k, v in flags.items()})
+    flags = {k: v for k, v in flag_values(chosen).items() if k != "resume"}
+    return _absolute(without_consent(flags)[0])  # with lists for tuples, as YAML has
 
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:

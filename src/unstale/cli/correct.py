@@ -7,6 +7,7 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
+from unstale.distributed import first_alone, rank, start
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.migration.job import Migrated, Migration
@@ -21,19 +22,22 @@ CURVE = "curve.svg"
 def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
     _check_output(chosen)
+    start(chosen.device)
     with run_folder("correct", chosen) as folder:
         if folder.finished:
             return
         if not chosen.vectors:
             raise InputError("--vectors is required: the old vectors")
         source = open_vectors(Path(chosen.vectors))
-        dataset = load_dataset(chosen.data, judged=False)
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=rank() == 0, judged=False)
         migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen)
         output = folder.begin()
         done = migration.run(output)
-        write_json(output / RESULTS, done.results)
-        with atomic_file(output / CURVE) as temporary:
-            temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
+        if rank() == 0:
+            write_json(output / RESULTS, done.results)
+            with atomic_file(output / CURVE) as temporary:
+                temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
     print(f"vectors: {done.path}\nresults: {output / RESULTS}")

@@ -13,11 +13,13 @@ from unstale.cli.report import recipe as shown
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
 from unstale.declare import taken_from
+from unstale.files import atomic_folder
 from unstale.report.page import write_page
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings
+from unstale.written import remove_written
 
 
 def run(chosen: options.DemoFlags) -> None:
@@ -40,7 +42,9 @@ def run(chosen: options.DemoFlags) -> None:
         output = folder.begin()
         print(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")
         runs = [_train(dataset, strategy, recipe, output) for strategy in ("stale", "corrected")]
-        shutil.move(output / "corrected" / "model", output / "model")
+        with atomic_folder(output / "model") as model:
+            shutil.copytree(output / "corrected" / "model", model, dirs_exist_ok=True)
+        remove_written(output / "corrected" / "model")
         folder.finish(dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
     print(meaning(*runs))

@@ -21,7 +21,7 @@ def run(chosen: DoctorFlags) -> None:
     """Try, print what was found, and advise."""
     began = time.perf_counter()
     with run_folder("doctor", chosen) if chosen.output else nullcontext() as folder:
-        dataset = load_dataset(chosen.data)
+        dataset = load_dataset(chosen.data, strict=chosen.strict)
         names = "batch_size hard_negatives uniform_negatives learning_rate seed".split()
         settings = TrainSettings(**{name: getattr(chosen, name) for name in names})
         limits = chosen.seconds, chosen.steps, chosen.targets

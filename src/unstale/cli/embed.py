@@ -17,7 +17,7 @@ def run(chosen: options.EmbedFlags) -> None:
     with run_folder("embed", chosen) as folder:
         model = open_encoder(chosen)
         with first_alone():
-            dataset = load_dataset(chosen.data, progress=rank() == 0)
+            dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
             tokens = target_tokens(model, dataset, progress=rank() == 0)
         output = folder.begin()
         buffer, embedded = embed_corpus(

@@ -12,6 +12,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.config import CONFIG, read_config
+from unstale.cli.early import check_run
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EncoderFlags, ShapeFlags
 from unstale.corrector.network import Corrector
@@ -36,23 +37,13 @@ class FinishedRun:
 
     folder: Path
     config: dict[str, Any]
+    trust_remote_code: bool  # of the command that looks at the run, never of the run
 
     @classmethod
-    def open(cls, path: str) -> "FinishedRun":
+    def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
         """Read the flags of a run; those of a comparison's cell are its comparison's."""
-        folder = Path(path)
-        if not (folder / "model").is_dir():
-            cells = sorted(str(path.parent) for path in (folder / "cells").glob("*/model"))
-            if cells:
-                rule = f"name one of its cells, e.g. {cells[0]}"
-                raise InputError(f"{folder} is a comparison; {rule}")
-            raise InputError(f"{folder} is not a finished training run (no model/)")
-        owner = folder
-        if not (folder / CONFIG).is_file() and folder.resolve().parent.name == "cells":
-            owner = folder.resolve().parent.parent
-        if not (owner / CONFIG).is_file():
-            raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
-        return cls(folder, _config_with_data(owner))
+        owner = check_run(path)
+        return cls(Path(path), _config_with_data(owner), trust_remote_code)
 
     @property
     def answers(self) -> bool:
@@ -62,7 +53,7 @@ class FinishedRun:
     def load_data(self) -> RetrievalDataset:
         """Load the data that the run was trained on."""
         data = self.config["data"]
-        return load_questions(data).dataset if self.answers else load_dataset(data)
+        return load_questions(data).dataset if self.answers else load_dataset(data, progress=False)
 
     def load_trained(self) -> SentenceTransformer:
         """Load the encoder that the run trained."""
@@ -95,8 +86,10 @@ class FinishedRun:
 
     @property
     def _machine(self) -> dict[str, Any]:
-        trusted = bool(self.config.get("trust_remote_code"))
-        return {"device": self.config.get("device"), "trust_remote_code": trusted}
+        return {
+            "device": self.config.get("device"),
+            "trust_remote_code": self.trust_remote_code,
+        }
 
 
 def run_parts(run: str) -> tuple[str, str, str]:

@@ -10,14 +10,16 @@ from jsonargparse import ActionYesNo, ArgumentParser
 
 from unstale import settings as sections
 from unstale.declare import flag
-from unstale.settings import Filters
+from unstale.filters import Filters
 
 # What a user looks for first, before the groups.
 FIRST = (
-    "question query data model retriever reader output strategy strategies seeds steps batch_size"
+    "question query data model retriever reader output strategy strategies seeds steps epochs "
+    "batch_size"
 ).split()
 GROUPS = (  # in this order; the title is the first word of a section's docstring
     sections.RunSettings,
+    sections.LengthSettings,
     sections.NegativeSettings,
     sections.CorrectorSettings,
     sections.SearchSettings,
@@ -25,6 +27,7 @@ GROUPS = (  # in this order; the title is the first word of a section's docstrin
     sections.ScheduleSettings,
     sections.RefreshSettings,
     sections.EvaluationSettings,
+    sections.HoldoutSettings,
     sections.CheckpointSettings,
 )
 

@@ -1,23 +1,32 @@
 """`unstale`: parse the command line, run a command, and turn bad input into one clear line."""
 
 import faulthandler
+import io
 import os
 import re
 import sys
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any, final
 
-from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+import yaml
+from jsonargparse import (  # type: ignore[attr-defined]
+    ActionConfigFile,
+    ArgumentParser,
+    Namespace,
+    set_parsing_settings,
+)
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
+from unstale.cli.early import check_early
 from unstale.cli.flags import about, add_flags, instantiate, known_flags
 from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
@@ -54,7 +63,8 @@ _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
 }
-SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
+# What torchrun can start in several processes.
+SHARED = ("train", "rag", "compare", "embed", "evaluate", "mine", "correct")
 set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
 
 
@@ -79,8 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
         check_bounds(chosen)
+        check_early(name, chosen)
         _prepare_bfloat16(parsed[name])
-        import_module(f"unstale.cli.{name}").run(chosen)
+        with redirect_stdout(io.StringIO()) if _is_further() else nullcontext():
+            import_module(f"unstale.cli.{name}").run(chosen)
     except (InputError, OSError) as error:
         return _fail(2, f"unstale {name}: error: {error}")
     except RunError as error:
@@ -96,6 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         release()
     return 0
+
+
+def _is_further() -> bool:
+    """Tell whether this is one of several processes, and not the one that prints."""
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return not alone and os.environ.get("RANK", "0") != "0"
 
 
 def _fail(code: int, said: str) -> int:
@@ -121,7 +139,6 @@ def parse(words: Sequence[str]) -> Namespace:
         flag, equals, value = word.partition("=")
         path = Path(value if equals else "".join(words[i + 1 : i + 2]))
         if flag == "--config" and path.is_file():
-            read_flags(path)
             files.append(path)
     try:
         return _parser_for(words).parse_args(words)
@@ -157,6 +174,16 @@ def _parser_for(words: Sequence[str]) -> ArgumentParser:
     return build_parser({"strategy": " " + " ".join(said).replace("`", "")})
 
 
+@final
+class _Config(ActionConfigFile):
+    """Hand the parser what our own reader made of a file: no other code reads one."""
+
+    @staticmethod
+    def apply_config(parser: Any, cfg: Any, dest: str, value: str) -> None:  # noqa: ANN401
+        text = yaml.safe_dump(read_flags(Path(value)), sort_keys=False)
+        ActionConfigFile.apply_config(parser, cfg, dest, text)
+
+
 @cache
 def parser() -> ArgumentParser:
     """Return the parser, built once."""
@@ -187,7 +214,7 @@ def build_parser(more_help: Mapping[str, str] | None = None) -> ArgumentParser:
             description=f"{summary} {more}",
             exit_on_error=False,
         )
-        sub.add_argument("--config", action="config", help="Read flags from a YAML file.")
+        sub.add_argument("--config", action=_Config, help="Read flags from a YAML file.")
         add_flags(sub, kind, more_help or {})
         commands.add_subcommand(name, sub, help=summary)
     return top

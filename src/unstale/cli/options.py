@@ -10,20 +10,30 @@ from typing import Any, Literal
 
 from unstale.declare import setting
 from unstale.rag.settings import RagSettings
-from unstale.settings import FilterSettings, Precision, TrainSections
+from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustFlags:
+    """Machine: where to run.
+
+    Args:
+        trust_remote_code: Let the model run its own code, from the hub or from its folder. Give
+            this flag on every call: no config file and no run folder can give it.
+    """
+
+    trust_remote_code: bool = setting(False, changeable=True, local=True)
 
 
 @dataclass(frozen=True)
-class MachineFlags:
+class MachineFlags(TrustFlags):
     """Machine: where to run.
 
     Args:
         device: cpu, cuda or mps. Default: an accelerator if there is one.
-        trust_remote_code: Let a model from the hub run its own code.
     """
 
     device: str | None = setting(None, changeable=True, local=True)
-    trust_remote_code: bool = setting(False, local=True)
 
 
 @dataclass(frozen=True)
@@ -78,9 +88,12 @@ class DataFlags:
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
             built-in docstrings; docstrings:numpy,rich makes it of other packages.
+        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
+            are skipped and counted otherwise.
     """
 
     data: str = setting("docstrings", local=True)
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,13 +217,14 @@ class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
 
 
 @dataclass(frozen=True)
-class EvaluateFlags(OutputFlags, DataFlags, EncoderFlags):
+class EvaluateFlags(OutputFlags, HoldoutSettings, DataFlags, EncoderFlags):
     """Measure a model on a dataset: recall, MRR, nDCG.
 
     It writes results.json and a TREC run file.
 
     Args:
-        split: Split to evaluate on.
+        split: Split to evaluate on, or several separated by commas. One without qrels is measured
+            by its answers.
     """
 
     split: str = "test"

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags
+from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, TrustFlags
 from unstale.declare import setting
 from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
 
 
 @dataclass(frozen=True)
-class SearchFlags:
+class SearchFlags(TrustFlags):
     """Search a corpus with a trained model, and read the results as a table.
 
     The corpus is embedded with the trained model once, and kept in the run folder.
@@ -26,7 +26,7 @@ class SearchFlags:
 
 
 @dataclass(frozen=True)
-class AnswerFlags:
+class AnswerFlags(TrustFlags):
     """Answer a question with a trained retriever and reader, and show the sources.
 
     It shows the answer, the targets it was read from and their probabilities.
@@ -41,7 +41,7 @@ class AnswerFlags:
 
 
 @dataclass(frozen=True)
-class ServeFlags:
+class ServeFlags(TrustFlags):
     """Try a run in the browser: the model before and after training, side by side.
 
     The corpus is embedded by both models once, and kept in the run folder.

@@ -4,21 +4,29 @@ A folder in use is refused, and only what unstale wrote is replaced.
 """
 
 import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from unstale.cli.config import CONFIG, changed_flags, paths_read, place_of, save_config, written_by
-from unstale.cli.flags import flag_values
+from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
+from unstale.cli.early import check_output, is_used, resumes
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
-from unstale.files import atomic_folder, sweep
+from unstale.files import atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
-from unstale.locks import LOCK, hold
-from unstale.results import RunResult, write_results
+from unstale.locks import hold
+from unstale.results import RESULTS, RunResult, write_results
+from unstale.written import (
+    LIST,
+    LOCK,
+    forget_missing,
+    keep_list,
+    note,
+    remove_written,
+    sweep,
+)
 
 _LOG = logging.getLogger(__name__)
 _MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
@@ -36,9 +44,9 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
     try:
         yield run
     except InputError:
-        made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK)]
+        made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK, LIST)]
         if run.begun and not made and rank() == 0:
-            _empty(run.path)
+            remove_written(run.path)
         raise
 
 
@@ -62,6 +70,7 @@ class RunFolder:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
             _open_output(self._chosen)
+            keep_list(self.path)
             save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
@@ -78,7 +87,7 @@ class RunFolder:
     def seal(self) -> None:
         """List every file with its checksum: a folder that has such a list is finished."""
         if rank() == 0:
-            seal(self.path)
+            seal(self.path, needs=(LIST, CONFIG, RESULTS))
 
     @contextmanager
     def at_once(self) -> Iterator[Path]:
@@ -87,9 +96,12 @@ class RunFolder:
         This is for commands that write data, which must be whole or absent; it replaces `begin`
         and `finish`.
         """
-        with atomic_folder(self.path) as folder:
+        with atomic_folder(self.path, replace=self._chosen.overwrite) as folder:
             yield folder
+            keep_list(folder)
             save_config(folder, self._command, self._chosen)
+            note(path for path in folder.rglob("*") if path.is_file() and path.name != LIST)
+            _open_output(self._chosen, dry=True)  # what came meanwhile is not replaced
 
 
 def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
@@ -97,32 +109,18 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
 
     `dry` only checks, so that a command can refuse before long work and touch nothing.
     """
-    if not chosen.output:
-        raise InputError("--output is required: a folder for the results")
-    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, _resumes(chosen)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder} is a file")
-    ours = written_by(folder, "")
-    used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
-    if resume and overwrite:
-        raise InputError("--resume and --overwrite exclude each other")
-    if resume and not ours:
-        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
-    if used and not (overwrite or resume):
-        raise InputError(f"{folder} is not empty; use --overwrite or --resume, or another folder")
-    if used and overwrite and not ours:
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    for read in paths_read(chosen) if used and overwrite else ():
-        place = place_of(read).resolve()
-        if place.exists() and place.is_relative_to(folder.resolve()):
-            raise InputError(f"--overwrite would delete {read}, which this command reads")
+    check_output(chosen)
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
+    used = is_used(folder)
     if dry:
         return folder
     hold(folder)
     if used and overwrite:
-        _empty(folder)
+        remove_written(folder)
     if resume:
+        keep_list(folder)
         sweep(folder)
+        forget_missing(folder)  # what a user deleted since is not lost
         (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
     return folder
 
@@ -133,7 +131,7 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     A finished comparison may be given more to compare. A run that lost files since is resumed.
     """
     folder = Path(chosen.output)
-    if not _resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
+    if not resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
     if changed_flags(folder, chosen) & _MORE:
         return False
@@ -144,15 +142,3 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
         return False
     print(f"{folder} is finished: nothing is left to do")
     return True
-
-
-def _resumes(chosen: OutputFlags) -> bool:
-    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink()

@@ -1,5 +1,6 @@
 """`unstale plan`."""
 
+import os
 from pathlib import Path
 
 from rich import box
@@ -23,6 +24,8 @@ _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 b
 
 def run(chosen: PlanFlags) -> None:
     """Measure the machine, unless its speed is given, and print what a run would cost."""
+    if chosen.output and os.path.lexists(chosen.output):
+        raise InputError(f"--output {chosen.output} exists, and is not replaced")
     job, rates, limit = _job(chosen)
     found = costs(job, rates)
     title = (

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from transformers import TrainingArguments
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import RagFlags
-from unstale.cli.train import Start, check_each, check_trainer, run_training
+from unstale.cli.train import Start, check_each, run_training
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank
+from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 from unstale.miners import strategies
 from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
@@ -24,6 +24,8 @@ from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.results import RESULTS, RunResult
+from unstale.training.arguments import check_arguments
+from unstale.training.identity import Identity, made_of
 from unstale.training.settings import Checked
 
 
@@ -38,7 +40,7 @@ def run(chosen: RagFlags) -> None:
 
 def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 2, with each of some strategies."""
-    check_trainer(chosen.trainer, TrainingArguments)
+    check_arguments(chosen.trainer)
     for name in names:
         find_rag_strategy(name)
     with first_alone():
@@ -60,7 +62,14 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         settings,
         lambda s, first: check_rag(s, questions, *models, first),
     )
-    return Start(questions.dataset, questions.counts, models, checked, load, train)
+    weights = hash_weights(models[0].state_dict())
+    # The weights of the tiny reader are drawn anew for each seed.
+    more = {} if chosen.reader == "tiny" else {"reader": models[1].weights}
+
+    def identity(own: Checked[Any]) -> Identity:
+        return made_of(questions.dataset, weights, own.settings, **more)
+
+    return Start(questions.dataset, questions.counts, models, checked, load, identity, train)
 
 
 def open_reader(chosen: RagFlags, questions: QuestionSet, retriever: SentenceTransformer) -> Reader:

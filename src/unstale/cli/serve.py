@@ -30,7 +30,7 @@ def run(chosen: ServeFlags) -> None:
 
 def open_page(chosen: ServeFlags) -> Page:
     """Load everything that the page shows of a run."""
-    finished = FinishedRun.open(chosen.run)
+    finished = FinishedRun.open(chosen.run, trust_remote_code=chosen.trust_remote_code)
     dataset = finished.load_data()
     trained, base = finished.load_trained(), finished.load_base()
     return Page(
@@ -54,7 +54,7 @@ def _before(
         places.insert(0, Path(finished.config["buffer"]))
     for place in places:
         try:
-            return TargetBuffer.open(place, made_by)
+            return TargetBuffer.open_checked(place, made_by)
         except InputError:
             continue  # not there, or not of this model
     return finished.open_index(model, dataset, _BEFORE)

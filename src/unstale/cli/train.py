@@ -2,37 +2,35 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from transformers import TrainingArguments
+from sentence_transformers import SentenceTransformer
 
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import RagFlags, TrainFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
-from unstale.errors import InputError
+from unstale.encoders.load import hash_weights
+from unstale.encoders.tokenise import target_tokens
+from unstale.evaluation.evaluator import Evaluator
 from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy, strategies
-from unstale.report.table import print_runs
+from unstale.report.table import print_found, print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
+from unstale.training.arguments import check_arguments
+from unstale.training.identity import Identity, made_of
 from unstale.training.job import train_checked
 from unstale.training.settings import Checked, TrainSettings, without_effect
 
 F = TypeVar("F", TrainFlags, RagFlags)
 _LOG = logging.getLogger(__name__)
-# What the trainer would do with checkpoints by itself, and the flag that does it well.
-_OURS = {
-    "max_steps": "--steps",
-    "num_train_epochs": "--steps",
-    "output_dir": "--output",
-    "save_total_limit": "--keep-checkpoints",
-}
 
 
 @final
@@ -45,8 +43,11 @@ class Start:
     models: tuple[Any, ...]  # the encoder, and the reader if there is one, as they were checked
     checked: Mapping[str, Checked[Any]]  # the settings with each strategy
     load: Callable[[int], tuple[Any, ...]]  # loads such models anew, for a seed
+    identity: Callable[[Checked[Any]], Identity]  # of a run with such settings, before it is run
     # Trains models with settings in a folder, anew or resumed.
     train: Callable[[Checked[Any], tuple[Any, ...], Path, bool], RunResult]
+    # Measures the model as it was named before training, if only a part of it is trained.
+    measure_whole: Callable[[], Mapping[str, float] | None] = lambda: None
 
 
 def run(chosen: TrainFlags) -> None:
@@ -54,6 +55,7 @@ def run(chosen: TrainFlags) -> None:
     output = run_training("train", chosen, prepare_train)
     if output and rank() == 0:
         print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+        print(f"search:  unstale search 'QUERY' --run {output}")
 
 
 def run_training(
@@ -67,19 +69,22 @@ def run_training(
         ready = prepare(chosen, [chosen.strategy])
         output = folder.begin()
         result = ready.train(ready.checked[chosen.strategy], ready.models, output, chosen.resume)
+        result = replace(result, full_metrics=ready.measure_whole())
         folder.finish(ready.counts, [result])
     if rank() == 0:
+        print_found(result)
         print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
     return output
 
 
 def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 1, with each of some strategies."""
-    check_trainer(chosen.trainer, SentenceTransformerTrainingArguments)
+    check_arguments(chosen.trainer)
     for name in names:
         find_strategy(name)
     with first_alone():
-        dataset = load_dataset(chosen.data, progress=rank() == 0)
+        dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
+    dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=rank() == 0)
 
     def load(_: int) -> tuple[SentenceTransformer]:
         return (open_encoder(chosen, dropout=chosen.dropout),)
@@ -88,11 +93,33 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
         return train_checked(dataset, models[0], folder, own, resume=resume)
 
     models = load(chosen.seed)
+    weights = hash_weights(models[0].state_dict())
     settings = taken_from(TrainSettings, chosen)
     checked = check_each(
         names, strategies(), settings, lambda s, first: s.check(dataset, *models, first)
     )
-    return Start(dataset, dataset.counts, models, checked, load, train)
+
+    def identity(own: Checked[Any]) -> Identity:
+        return made_of(dataset, weights, own.settings)
+
+    whole = partial(_measure_whole, chosen, dataset)
+    return Start(dataset, dataset.counts, models, checked, load, identity, train, whole)
+
+
+def _measure_whole(chosen: TrainFlags, dataset: RetrievalDataset) -> Mapping[str, float] | None:
+    """Measure the model with all its layers and lengths, if the flags cut some of them.
+
+    What was cut is worse at the start, and would make the gain of a training look larger.
+    """
+    cut = (chosen.layers, chosen.query_max_length, chosen.target_max_length)
+    if all(value is None for value in cut):
+        return None
+    print(f"measuring {chosen.model} as it is, with nothing cut", flush=True)
+    flags = replace(chosen, layers=None, query_max_length=None, target_max_length=None)
+    model = open_encoder(flags)
+    with first_alone():
+        tokens = target_tokens(model, dataset, progress=rank() == 0)
+    return Evaluator(dataset, chosen.eval_split, tokens, progress=rank() == 0)(model)
 
 
 def check_each(
@@ -122,12 +149,3 @@ def warn(
     overridden = settings.refresh_every or settings.refresh_schedule
     if scheduled and settings.refreshes == 1 and not overridden:
         _LOG.warning("--refreshes 1: the only one comes after the last step, and trains nothing")
-
-
-def check_trainer(extra: dict[str, Any], arguments: type[TrainingArguments]) -> None:
-    """Refuse what the Trainer's arguments do not have."""
-    known = {f.name for f in fields(arguments)}
-    if unknown := sorted(set(extra) - known):
-        raise InputError(f"--trainer: {arguments.__name__} has no {', '.join(unknown)}")
-    for key in sorted(set(extra) & set(_OURS)):
-        raise InputError(f"--trainer.{key}: use {_OURS[key]}")

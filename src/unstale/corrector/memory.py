@@ -6,11 +6,11 @@ it costs no encoding. Residuals of different ages must compare, so h must be pin
 output, or by a mean-squared error. Cross-entropy alone leaves others free by a common vector.
 """
 
-from typing import final
+from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
 
 from unstale.corrector.dots import dots
 from unstale.distributed import total
@@ -19,11 +19,19 @@ _GATHERED = 2**22  # floats to gather at once
 
 
 @final
-class ResidualMemory(nn.Module):
+class Rows(NamedTuple):
+    """A tensor with a row for each target that this process holds, and the first of these rows."""
+
+    tensor: Shaped[Tensor, "n ..."]
+    first: int = 0
+
+
+@final
+class ResidualMemory:
     """Keep the last residual of each target that was encoded.
 
-    A module of buffers, so that checkpoints hold it. It takes as much memory as a float32 buffer,
-    and may be in another memory than the rows and queries that it is asked for.
+    It takes as much memory as a float32 buffer, stays on its device, and may be asked for rows and
+    queries of another.
 
     Args:
         targets: N, the size of the corpus.
@@ -31,17 +39,17 @@ class ResidualMemory(nn.Module):
         first: The first row, where another process keeps those before it.
     """
 
-    def __init__(self, targets: int, dim: int, first: int = 0) -> None:
-        super().__init__()
+    def __init__(
+        self, targets: int, dim: int, first: int = 0, device: torch.device | str = "cpu"
+    ) -> None:
         self.first = first
-        self.residual: Tensor
-        self.known: Tensor
-        self.register_buffer("residual", torch.zeros(targets, dim))
-        self.register_buffer("known", torch.zeros(targets, dtype=torch.bool))
+        self.residual = torch.zeros(targets, dim, device=device)
+        self.known = torch.zeros(targets, dtype=torch.bool, device=device)
 
-    def row_tensors(self) -> dict[str, int]:
-        """Name the tensors that have a row for each target, and the first row kept here."""
-        return {"residual": self.first, "known": self.first}
+    def row_tensors(self) -> dict[str, Rows]:
+        """Name the tensors that a checkpoint must hold."""
+        tensors = {"residual": self.residual, "known": self.known}
+        return {name: Rows(tensor, self.first) for name, tensor in tensors.items()}
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"]) -> None:
         """Remember residuals; each row's last one counts."""
@@ -59,21 +67,27 @@ class ResidualMemory(nn.Module):
         return total(found.to(asked))
 
     def scores(
-        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"]
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"] | slice
     ) -> Float[Tensor, "b n"]:
         """Compute `queries @ read(rows).T` for rows that are kept in this process.
 
-        Of a large corpus only the few targets that were ever encoded cost anything; where most
-        were, a stretch of consecutive rows is not copied.
+        On a CPU only the targets that were ever encoded cost anything, as long as they are few.
+        Elsewhere a host that asked how many these are would wait for the device.
         """
-        here, rows = queries.device, rows.to(self.residual.device) - self.first
-        known = self.known[rows].nonzero()[:, 0]
-        if 2 * len(known) > len(rows) and bool((rows.diff() == 1).all()):
-            residual = self.residual[int(rows[0]) : int(rows[-1]) + 1]
-            return dots(queries, residual.to(here))
-        turned = queries.new_zeros(len(rows), len(queries))
-        turned[known.to(here)] = self.residual[rows[known]].to(here) @ queries.T
-        return turned.T.contiguous()
+        if isinstance(rows, slice):
+            rows = slice(rows.start - self.first, rows.stop - self.first)
+        else:
+            rows = rows.to(self.residual.device) - self.first
+        if self.residual.device.type == "cpu":
+            known = self.known[rows]
+            places = known.nonzero()[:, 0]
+            if 2 * len(places) <= len(known):
+                some = places + rows.start if isinstance(rows, slice) else rows[places]
+                turned = queries.new_zeros(len(known), len(queries))
+                residual = self.residual[some].to(queries.device)
+                turned[places.to(queries.device)] = residual @ queries.T
+                return turned.T.contiguous()
+        return dots(queries, self.residual[rows].to(queries.device))
 
     def pair_scores(
         self, queries: Float[Tensor, "b d"], rows: Int[Tensor, "b m"]

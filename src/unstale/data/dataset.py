@@ -1,8 +1,9 @@
 """What is searched, what is asked, and which target answers which query."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import final
@@ -44,7 +45,8 @@ class Texts(Sequence[str]):
 
     def take(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
         """Return the texts of several rows, in the order asked for."""
-        return self._array.take(pa.array(rows, pa.int64())).to_pylist()
+        # Arrow's own `take` would first copy the chunks of the whole corpus into one.
+        return [self._array[row].as_py() for row in np.asarray(rows, np.int64).tolist()]
 
     def chunks(self, size: int) -> Iterator[tuple[int, list[str]]]:
         """Yield `(first row, texts)` over all rows, `size` at a time."""
@@ -61,11 +63,20 @@ class Texts(Sequence[str]):
 
     @cached_property
     def groups(self) -> Int[ndarray, " n"]:
-        """Number each row by the first row that has the same text: duplicates share a number."""
-        codes = self._array.dictionary_encode().unify_dictionaries().combine_chunks()
-        indices = codes.indices.to_numpy() if len(self) else np.zeros(0, np.int64)
-        _, first = np.unique(indices, return_index=True)
-        return first[indices].astype(np.int64)
+        """Number each row by the first row that has the same text: duplicates share a number.
+
+        Only texts with equal hashes are compared, so that no copy of the corpus is made.
+        """
+        hashes = np.fromiter(map(hash, self), np.int64, len(self))
+        order = hashes.argsort(kind="stable")
+        hashes = hashes[order]
+        again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+        alike = np.union1d(again - 1, again)
+        groups, first, last = np.arange(len(self)), dict[str, int](), None
+        for row, own in zip(order[alike].tolist(), hashes[alike].tolist(), strict=True):
+            first = first if own == last else {}  # of texts with the same hash
+            groups[row], last = first.setdefault(self[row], row), own
+        return groups
 
 
 @final
@@ -102,8 +113,21 @@ class RetrievalDataset:
     """A corpus of targets, queries, and qrels by split; answers where the data has them.
 
     Everything is addressed by row number: a target's row is its place in the corpus (and in the
-    buffer), a query's row its place in `queries`. Ids appear only in files. A target's text begins
-    with its title, if it has one; `title_ends` tells after how many characters that ends.
+    buffer), a query's row its place in `queries`. Ids appear only in files.
+
+    Attributes:
+        name: What reports call the data.
+        target_ids: The id of each target.
+        targets: The text of each target. It begins with the title, if there is one.
+        query_ids: The id of each query.
+        queries: The text of each query.
+        qrels: The judgements of each split, e.g. `qrels["train"].pairs`: (query row, target row).
+        answers: The accepted answers of each query, for `unstale rag`.
+        title_ends: After how many characters a target's title ends; 0 if it has none.
+        questions: The queries of splits without qrels, which are measured by their answers alone.
+        skipped: How many rows of the file were left out, by reason.
+        held_out: The splits that were taken out of `train` because the data had none.
+        source: The name that `load_dataset` was given.
     """
 
     name: str
@@ -114,13 +138,46 @@ class RetrievalDataset:
     qrels: Mapping[str, Qrels]
     answers: Sequence[Sequence[str]] | None = None
     title_ends: Int[ndarray, " n"] | None = None
+    questions: Mapping[str, Int[ndarray, " q"]] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    held_out: Sequence[str] = ()
+    source: str = ""
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
+        if name in self.questions:
+            raise InputError(f"{self.name}: the split {name!r} has answers, and no qrels")
         if name not in self.qrels:
-            known = ", ".join(sorted(self.qrels))
+            known = ", ".join(sorted([*self.qrels, *self.questions]))
             raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Return digests of all that results depend on: targets, queries, grades, answers."""
+        qrels = hashlib.sha256()
+        for split, judged in sorted(self.qrels.items()):
+            qrels.update(f"{split}\0{len(judged.query)}\0".encode())
+            for column in (judged.query, judged.target, judged.grade):
+                qrels.update(np.ascontiguousarray(column, np.int64).tobytes())
+        found = {"targets": self.targets.digest, "queries": self.queries.digest}
+        found["qrels"] = qrels.hexdigest()
+        if self.answers is not None:
+            answers = json.dumps([list(known) for known in self.answers])
+            found["answers"] = hashlib.sha256(answers.encode()).hexdigest()
+        return found
+
+    def query_rows(self, split: str) -> Int[ndarray, " q"]:
+        """List the queries of a split that can be measured, by a relevant target or an answer."""
+        return self.questions[split] if split in self.questions else self.split(split).query_rows
+
+    def bodies(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
+        """Return the texts of some targets without their titles."""
+        texts = self.targets.take(rows)
+        if self.title_ends is None:
+            return texts
+        ends = self.title_ends[np.asarray(rows, np.int64)].tolist()
+        return [text[end + 1 :] if end else text for text, end in zip(texts, ends, strict=True)]
 
     @property
     def counts(self) -> dict[str, int | str]:
@@ -129,7 +186,12 @@ class RetrievalDataset:
         duplicates = int((groups != np.arange(len(groups))).sum())
         counts: dict[str, int | str] = {"name": self.name, "targets": len(self.targets)}
         counts |= {"queries": len(self.queries), "duplicate_texts": duplicates}
-        return counts | {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        if self.skipped:
+            counts["skipped_rows"] = sum(self.skipped.values())
+        if self.held_out:
+            counts["held_out"] = ", ".join(self.held_out)
+        counts |= {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        return counts | {f"{split}_questions": len(q) for split, q in self.questions.items()}
 
 
 @final
@@ -167,7 +229,9 @@ class Positives:
     def __init__(self, dataset: RetrievalDataset, splits: Sequence[str]) -> None:
         groups = dataset.targets.groups
         pairs = np.concatenate([dataset.split(s).pairs for s in splits])
-        order = np.argsort(groups, kind="stable")  # rows, those of one text side by side
+        twins = np.flatnonzero(groups != np.arange(len(groups)))
+        order = np.unique(np.concatenate([twins, groups[twins], pairs[:, 1]]))
+        order = order[np.argsort(groups[order], kind="stable")]  # rows of one text side by side
         starts = np.searchsorted(groups[order], groups[pairs[:, 1]], side="left")
         lengths = np.searchsorted(groups[order], groups[pairs[:, 1]], side="right") - starts
         offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -38,6 +38,7 @@ from tqdm import tqdm
 from unstale.data.formats.beir import write_parts
 from unstale.errors import InputError
 from unstale.files import atomic_folder, cache_folder, write_json
+from unstale.integrity import cached
 
 DEFAULT_PACKAGES = ("stdlib", "numpy", "torch", "transformers", "sentence_transformers")
 
@@ -87,10 +88,7 @@ def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
     """
     identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()
-    folder = cache_folder() / f"docstrings-{key}"
-    if not folder.is_dir():
-        build_docstrings(folder, packages)
-    return folder
+    return cached(cache_folder() / f"docstrings-{key}", lambda into: _write_set(into, packages))
 
 
 def build_docstrings(
@@ -99,6 +97,12 @@ def build_docstrings(
     """Write the set as a BEIR folder that must not exist, and appears whole or not at all."""
     if folder.exists():
         raise InputError(f"{folder} exists; the docstrings set is written to a new folder only")
+    _versions(packages)  # refuses what is not installed, before anything is made
+    with atomic_folder(folder) as temporary:
+        _write_set(temporary, packages, progress)
+
+
+def _write_set(folder: Path, packages: Sequence[str], progress: bool = True) -> None:
     versions = _versions(packages)
     sources = [source for package in versions for source in _sources(package)]
     reads = list(map(_read_file, tqdm(sources, desc="docstrings", disable=not progress)))
@@ -120,14 +124,13 @@ def build_docstrings(
         "splits": {split: splits.count(split) for split in _SPLITS},
         "dropped": dict(sorted(dropped.items())),
     }
-    with atomic_folder(folder) as temporary:
-        write_parts(
-            temporary,
-            ({"_id": f"t{i}", "title": p.title, "text": p.text} for i, p in enumerate(pairs)),
-            ({"_id": f"q{i}", "text": p.query} for i, p in enumerate(pairs)),
-            {s: [(f"q{i}", f"t{i}", 1) for i, x in enumerate(splits) if x == s] for s in _SPLITS},
-        )
-        write_json(temporary / "about.json", about)
+    write_parts(
+        folder,
+        ({"_id": f"t{i}", "title": p.title, "text": p.text} for i, p in enumerate(pairs)),
+        ({"_id": f"q{i}", "text": p.query} for i, p in enumerate(pairs)),
+        {s: [(f"q{i}", f"t{i}", 1) for i, x in enumerate(splits) if x == s] for s in _SPLITS},
+    )
+    write_json(folder / "about.json", about)
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:

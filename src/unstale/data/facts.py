@@ -12,7 +12,8 @@ from pathlib import Path
 
 from unstale.data.formats.beir import write_parts
 from unstale.data.lines import Record
-from unstale.files import atomic_folder, cache_folder
+from unstale.files import cache_folder
+from unstale.integrity import cached
 
 VERSION = 3  # of the text below: another text is another folder
 PLACES = 600
@@ -68,10 +69,7 @@ RELATIONS = [
 def facts_folder() -> Path:
     """Write the world as a BEIR folder into the cache, once, and return it."""
     folder = cache_folder() / "data" / f"facts-{VERSION}"
-    if not folder.exists():
-        with atomic_folder(folder) as temporary:
-            _write(temporary, random.Random(0))
-    return folder
+    return cached(folder, lambda into: _write(into, random.Random(0)))
 
 
 def _write(folder: Path, draw: random.Random) -> None:

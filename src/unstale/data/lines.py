@@ -22,20 +22,39 @@ _FEW = 50_000  # things below which a bar would be of no use
 _PIECE = 2**20
 _LARGEST = 2**26  # characters of one record of a JSON array
 _OPENING, _BETWEEN = re.compile(r"\s*\[[\s,]*"), re.compile(r"[\s,]*")
+LEGACY = "cp1252"  # what Windows writes that is not UTF-8
 BREAKS = re.compile(r"[\t\r\n]+")  # what a field divided by tabs cannot hold
 _FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
 
 
-def text_lines(path: Path, progress: bool) -> Iterator[tuple[int, str]]:
-    """Yield `(line number, line)` with its end."""
+def text_lines(path: Path, progress: bool, *, legacy: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield `(line number, line)` with its end.
+
+    `legacy`: a file whose first text that is not ASCII is not UTF-8 either is read as cp1252, as
+    spreadsheets on Windows write it.
+    """
+    encoding = None if legacy else "utf-8"  # not known yet
     with _opened(path, progress) as (file, bar):
         for number, line in enumerate(file, 1):
             bar.update(len(line))
+            if encoding is None and not line.isascii():
+                encoding = _encoding(line)
+                if encoding == LEGACY:
+                    _LOG.warning("%s:%d: not UTF-8, so the file is read as cp1252", path, number)
             try:
-                text = line.decode()
+                text = line.decode(encoding or "ascii")
             except UnicodeDecodeError as error:
-                raise InputError(f"{path}:{number}: not UTF-8 ({error})") from None
+                known = "UTF-8" if encoding != LEGACY else "UTF-8, nor cp1252"
+                raise InputError(f"{path}:{number}: not {known} ({error})") from None
             yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+
+def _encoding(line: bytes) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return LEGACY
+    return "utf-8"
 
 
 def json_records(path: Path, progress: bool) -> Iterator[tuple[str, Record]]:
@@ -88,14 +107,19 @@ def _array(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
         raise InputError(f"{path}:{line}: the array does not end")
 
 
-def csv_rows(path: Path, progress: bool, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield `(number of the last line, fields)`; quoted fields may hold line ends."""
+def csv_rows(
+    path: Path, progress: bool, delimiter: str = ",", *, legacy: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield `(number of the last line, fields)`; quoted fields may hold line ends.
+
+    `legacy`: as spreadsheets write it, in cp1252 maybe; a blank line is a row without fields.
+    """
     csv.field_size_limit(_FIELD)
-    lines = (line for _, line in text_lines(path, progress))
+    lines = (line for _, line in text_lines(path, progress, legacy=legacy))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for fields in reader:
-            if fields:
+            if fields or legacy:
                 yield reader.line_num, fields
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: {error}") from None

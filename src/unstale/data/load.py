@@ -1,7 +1,6 @@
 """From a name or a path to a dataset, in whatever format it is."""
 
 import logging
-import re
 from dataclasses import replace
 
 from unstale.data.dataset import RetrievalDataset
@@ -10,37 +9,45 @@ from unstale.data.facts import facts_folder
 from unstale.data.formats import FORMATS
 from unstale.data.formats.beir import read_beir
 from unstale.data.formats.format import Format, Location
+from unstale.data.names import check_name, split_name
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
-_COLUMNS = re.compile(r":(\w+=[^,:=]+(?:,\w+=[^,:=]+)*)$")
-_NAMED = ("hf", "ir_datasets")  # read what need not be a path
-
 BUILTIN = {"docstrings": docstrings_folder, "facts": facts_folder}
 
 
-def load_dataset(name: str, *, progress: bool = True, judged: bool = True) -> RetrievalDataset:
+def load_dataset(
+    name: str, *, progress: bool = True, judged: bool = True, strict: bool = False
+) -> RetrievalDataset:
     """Read data in any format, or build (once) and read a built-in set.
 
     `docstrings` is made of the standard library and some packages; `docstrings:numpy,rich` names
     others. `facts` is a made-up world of questions and answers. Anything else is
     `[FORMAT:]PLACE[:ROLE=COLUMN,...]`: a file, a folder or a name on the hub, a format if it is not
-    to be found out, and the roles of columns if their names do not tell. Unless `judged`, a BEIR
-    folder will do that has no qrels, or not even queries.
+    to be found out, and the roles of columns if their names do not tell.
+
+    Args:
+        name: What to read.
+        progress: Show progress bars, and say what was read.
+        judged: Whether there must be judgements. Otherwise a BEIR folder may lack qrels, or even
+            queries.
+        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
+            are skipped and counted otherwise.
     """
     builtin, _, choice = name.partition(":")
     if name in BUILTIN or builtin == "docstrings":
         folder = docstrings_folder(choice.split(",")) if choice else BUILTIN[builtin]()
-        return replace(read_beir(folder, progress=progress), name=name)
+        return replace(read_beir(folder, progress=progress), name=name, source=name)
+    check_name(name)
     chosen, source = parse_name(name, progress=progress)
-    source = replace(source, judged=judged)
+    source = replace(source, judged=judged, strict=strict)
     if chosen is not None:
-        if chosen not in _NAMED and not source.path.exists():
-            raise InputError(f"there is no file or folder {source.place!r}")
-        return FORMATS[chosen].read(source)
-    found = _detect(source)
-    _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
-    return found.read(source)
+        found = FORMATS[chosen]
+    else:
+        found = _detect(source)
+        if progress and not source.path.is_file():
+            _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
+    return replace(found.read(source), source=name)
 
 
 def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Location]:
@@ -50,13 +57,8 @@ def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Locatio
         >>> parse_name("csv:pairs.csv:query=title,positive=body")
         ('csv', Location(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
     """
-    found = _COLUMNS.search(name)
-    columns = dict(part.split("=", 1) for part in found.group(1).split(",")) if found else {}
-    place = name[: found.start()] if found else name
-    prefix, colon, rest = place.partition(":")
-    if colon and prefix in FORMATS:
-        return prefix, Location(rest, columns, progress)
-    return None, Location(place, columns, progress)
+    form, place, columns = split_name(name)
+    return form, Location(place, columns, progress)
 
 
 def _detect(source: Location) -> Format:
@@ -64,9 +66,7 @@ def _detect(source: Location) -> Format:
     for found in FORMATS.values():
         if found.fits(source):
             return found
-    if not (path := source.path).exists():
-        rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN)})"
-        raise InputError(f"cannot read the data {source.place!r}: {rule}")
+    path = source.path
     looked = "\n".join(f"  {form.name}: {form.about}" for form in FORMATS.values())
     inside = sorted(p.name for p in path.iterdir())[:8] if path.is_dir() else [path.name]
     raise InputError(f"no format fits {path} ({', '.join(inside)}); looked for\n{looked}")

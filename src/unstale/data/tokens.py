@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
-from unstale.files import atomic_folder
+from unstale.integrity import cached
 
 Features = dict[str, Any]
 _CHUNK = 2048  # texts tokenised at once
@@ -37,10 +37,9 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    @property
-    def lengths(self) -> Int[ndarray, " n"]:
-        """Return the number of tokens of every target, after truncation."""
-        return np.diff(self.starts)
+    def lengths(self, rows: Int[ndarray, " b"]) -> Int[ndarray, " b"]:
+        """Return the number of tokens of some targets, after truncation."""
+        return self.starts[rows + 1] - self.starts[rows]
 
     @property
     def truncated(self) -> int:
@@ -49,7 +48,7 @@ class TokenStore:
 
     def features(self, rows: Int[ndarray, " b"], device: torch.device) -> Features:
         """Assemble the model's input for some rows, on a device."""
-        starts, lengths = self.starts[rows], self.lengths[rows]
+        starts, lengths = self.starts[rows], self.lengths(rows)
         total = int(lengths.sum())
         row_starts = np.cumsum(lengths) - lengths
         flat = self.ids[np.arange(total) + np.repeat(starts - row_starts, lengths)]
@@ -80,12 +79,12 @@ class TokenStore:
         progress: bool = True,
     ) -> "TokenStore":
         """Tokenise all texts into `folder`, or open it if a finished store is there."""
-        if not (folder / "template.json").exists():
+
+        def tokenise(into: Path) -> None:
             quiet = not progress or len(texts) < 10 * _CHUNK
             lengths: list[Int[ndarray, " c"]] = []
             with (
-                atomic_folder(folder) as temporary,
-                (temporary / "ids.bin").open("wb") as sink,
+                (into / "ids.bin").open("wb") as sink,
                 tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
             ):
                 for _, chunk in texts.chunks(_CHUNK):
@@ -93,15 +92,18 @@ class TokenStore:
                     lengths.append(counts)
                     sink.write(tokens.astype(np.int32).tobytes())
                     bar.update(len(chunk))
-                counts = np.concatenate(lengths)
-                template["tokens"] = int(counts.sum())
-                template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
-                np.save(temporary / "starts.npy", np.append(0, np.cumsum(counts)))
-                (temporary / "template.json").write_text(json.dumps(template), "utf-8")
+            counts = np.concatenate(lengths)
+            template["tokens"] = int(counts.sum())
+            template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
+            np.save(into / "starts.npy", np.append(0, np.cumsum(counts)))
+            (into / "template.json").write_text(json.dumps(template), "utf-8")
+
+        cached(folder, tokenise)
         template = json.loads((folder / "template.json").read_text("utf-8"))
         empty = np.zeros(0, np.int32)  # an empty file cannot be mapped
         ids = np.memmap(folder / "ids.bin", np.int32, "r") if template["tokens"] else empty
-        store = cls(ids, np.load(folder / "starts.npy"), template)
+        starts = np.asarray(np.load(folder / "starts.npy", mmap_mode="r"))
+        store = cls(ids, starts, template)
         if len(store) != len(texts):
             raise InputError(f"{folder} holds tokens of {len(store)} targets, not {len(texts)}")
         return store

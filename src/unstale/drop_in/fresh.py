@@ -42,6 +42,7 @@ _LOG = logging.getLogger(__name__)
 # What the trainer's own arguments decide in a script.
 _SET_BY_TRAINER = {f.name for f in fields(CheckpointSettings)}
 _SET_BY_TRAINER |= {"batch_size", "learning_rate", "trainer", "eval_split", "eval_steps"}
+_SET_BY_TRAINER |= {"epochs", "holdout"}
 
 
 @final

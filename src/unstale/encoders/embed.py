@@ -68,15 +68,19 @@ def embed_targets(
     rows: Int[ndarray, " n"],
     *,
     tokens_per_batch: int = TOKENS_PER_BATCH,
+    device: torch.device | str = "cpu",
     progress: tqdm | None = None,  # type: ignore[type-arg]
 ) -> Float[Tensor, "n d"]:
-    """Embed targets by row in evaluation mode; the order of the result is that of `rows`."""
-    vectors = torch.zeros(len(rows), dimension(model))
+    """Embed targets by row in evaluation mode; the order of the result is that of `rows`.
+
+    The result is in main memory, unless another device is named.
+    """
+    vectors = torch.zeros(len(rows), dimension(model), device=device)
     with evaluating(model):
-        for batch in token_batches(tokens.lengths[rows], tokens_per_batch):
+        for batch in token_batches(tokens.lengths(rows), tokens_per_batch):
             features = tokens.features(rows[batch], model.device)
             fresh = embed(model, features, "document", unit=is_cosine(model))
-            vectors[batch] = fresh.float().cpu()
+            vectors[torch.from_numpy(batch).to(device)] = fresh.float().to(device)
             if progress is not None:
                 progress.update(len(batch))
     return vectors
@@ -91,7 +95,7 @@ def embed_together(
 ) -> Float[Tensor, "n d"]:
     """Do as `embed_targets`, each process its share of the rows; all get all the vectors."""
     own = embed_targets(model, tokens, rows[share(len(rows))], progress=progress)
-    return gather(own.to(model.device)).cpu()  # a group may serve the model's device alone
+    return gather(own)
 
 
 def token_batches(lengths: Int[ndarray, " n"], budget: int) -> Iterator[Int[ndarray, " b"]]:

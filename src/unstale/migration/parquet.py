@@ -34,8 +34,9 @@ class ParquetVectors(StaleVectors):
         if not found:
             wanted = " or ".join(COLUMNS)
             raise InputError(f"{path} has no column {wanted}; it has {', '.join(schema.names)}")
-        if len(found) > 1:
-            raise InputError(f"{path} has the columns {' and '.join(found)}: keep one of them")
+        if len(found) > 1 or schema.names.count(found[0]) > 1:
+            named = " and ".join(name for name in schema.names if name in COLUMNS)
+            raise InputError(f"{path} has the columns {named}: keep one of them")
         self.column = found[0]
         kind = schema.field(self.column).type
         lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

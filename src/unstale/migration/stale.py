@@ -13,7 +13,7 @@ from tqdm import tqdm
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
-CHUNK = 16_384  # rows read at once
+CHUNK = 4096  # rows read, corrected and scored together, whatever the number of processes
 Arrays = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
 
 
@@ -85,3 +85,14 @@ def check_ranking(source: StaleVectors, *, unit: bool) -> None:
     if source.metric not in ("inner product", "L2 distance" if unit else "inner product"):
         rule = "not by inner product, as the corrected vectors must be; save them as .npy"
         raise InputError(f"{source.path} ranks by {source.metric}, {rule}")
+
+
+def files_of(path: Path) -> list[Path]:
+    """List the files that vectors are read from: one, or those of a buffer."""
+    return sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+
+
+def file_states(path: Path) -> list[tuple[str, int, int]]:
+    """Return the name, the size and the time of the last change of each such file."""
+    seen = [(file.name, file.stat()) for file in files_of(path)]
+    return [(name, state.st_size, state.st_mtime_ns) for name, state in seen]

@@ -69,7 +69,7 @@ class BufferVectors(StaleVectors):
     def __init__(self, path: Path) -> None:
         manifest = buffer.read_manifest(path)
         self.path = path
-        self.buffer = buffer.TargetBuffer.open(path)
+        self.buffer = buffer.TargetBuffer.open_checked(path)
         self.rows, self.dim = len(self.buffer), self.buffer.dim
         self.dtype = np.dtype(manifest["dtype"])
         self.texts = manifest["fingerprint"].get("texts", "")

@@ -1,10 +1,12 @@
 """Which targets enter the softmax? One strategy a file, one protocol.
 
-To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add its name below.
+To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add its name to
+`STRATEGIES` of `unstale.settings`.
 """
 
 from importlib import import_module
 
+from unstale.filters import Filters
 from unstale.miners.corrected import Corrected
 from unstale.miners.filters import FalseNegatives
 from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, Ranked, View
@@ -20,7 +22,7 @@ from unstale.miners.strategy import (
     register,
     strategies,
 )
-from unstale.settings import Filters
+from unstale.settings import STRATEGIES
 
 __all__ = [
     "Corrected",
@@ -49,20 +51,5 @@ __all__ = [
     "with_negatives",
 ]
 
-STRATEGY_FILES = (  # in the order of the documentation
-    "corrected_free",
-    "corrected",
-    "corrected_subset",
-    "stale_rerank",
-    "stale",
-    "stale_frozen",
-    "exhaustive",
-    "two_round",
-    "stochastic",
-    "dynnibal",
-    "auto_refresh",
-    "uniform",
-    "in_batch",
-)
-for _file in STRATEGY_FILES:
-    register(import_module(f"{__name__}.{_file}").STRATEGY)
+for _name in STRATEGIES:
+    register(import_module(f"{__name__}.{_name.replace('-', '_')}").STRATEGY)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.losses import LOSSES
-from unstale.corrector.memory import ResidualMemory
+from unstale.corrector.memory import ResidualMemory, Rows
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale, added_to
@@ -128,10 +128,10 @@ class Corrected(Miner):
         """List the search of h(B)."""
         return [self.search]
 
-    def row_tensors(self) -> dict[str, int]:
+    def row_tensors(self) -> dict[str, Rows]:
         """Name the tensors of the memory."""
         kept = {} if self.memory is None else self.memory.row_tensors()
-        return {f"memory.{name}": first for name, first in kept.items()}
+        return {f"memory.{name}": rows for name, rows in kept.items()}
 
 
 def worse_than_stale(reading: Freshness) -> bool:

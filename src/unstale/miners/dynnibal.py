@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.corrector.memory import Rows
 from unstale.miners.exhaustive import Refreshed
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, Ranked, View
 from unstale.miners.schedule import Schedule
@@ -20,6 +21,8 @@ from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
 from unstale.search.draws import subset
 from unstale.search.search import Search
+
+_CHUNK = 16_384
 
 
 @final
@@ -40,8 +43,7 @@ class Dynnibal(Miner):
     ) -> None:
         super().__init__()
         self.base = Refreshed(buffer, refreshes)  # stale as of the last full refresh
-        self.moved = TargetBuffer([buffer[torch.arange(len(buffer))]])
-        self.register_buffer("vectors", self.moved.shared())  # what a checkpoint must hold
+        self.moved = buffer.in_memory(buffer.device)  # a copy, of the same precision
         self.searched = Stale(self.moved, gumbel_seed)
         self.refits = refits
         self.sample = min(sample, len(buffer))
@@ -58,16 +60,14 @@ class Dynnibal(Miner):
         full = self.base.refresh(step, embed)
         if not full.refreshed and not self.refits.due(step):
             return Embedded()
-        everything = torch.arange(len(self.moved))
-        if full.refreshed:
-            self.moved.write(everything, self.base.buffer[everything])
-            return full
-        rows = subset(len(self.moved), self.sample, self.seed, step)
-        move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
-        for part in everything.split(16_384):
-            stale = self.base.buffer[part]
-            self.moved.write(part, stale + stale @ move)
-        return Embedded(sampled=self.sample)
+        move = None
+        if not full.refreshed:
+            rows = subset(len(self.moved), self.sample, self.seed, step).to(self.moved.device)
+            move = low_rank_ridge(self.base.buffer[rows], embed(rows), self.rank, self.ridge)
+        for start, stale in self.base.buffer.local.chunks(_CHUNK):
+            here = torch.arange(start, start + len(stale), device=stale.device)
+            self.moved.write(here, stale if move is None else stale + stale @ move)
+        return full if full.refreshed else Embedded(sampled=self.sample)
 
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the last full refresh, and where the regression moved it."""
@@ -83,6 +83,11 @@ class Dynnibal(Miner):
     def searches(self) -> list[Search]:
         """List the search of the buffer."""
         return self.searched.searches()
+
+    def row_tensors(self) -> dict[str, Rows]:
+        """Name both buffers: that of the last full refresh, and where the regression moved it."""
+        own = {f"base.{name}": rows for name, rows in self.base.row_tensors().items()}
+        return own | {"vectors": Rows(self.moved.shared())}
 
 
 def low_rank_ridge(

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
+from unstale.corrector.memory import Rows
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
@@ -39,7 +40,7 @@ class Refreshed(Miner):
         self.stale = Stale(buffer, gumbel_seed)
         self.stale_now: Tensor
         self.register_buffer("stale_now", torch.tensor(False))  # a checkpoint may lie in between
-        self.register_buffer("vectors", buffer.shared())  # what a checkpoint must hold
+        self._vectors = buffer.shared()  # what a checkpoint must hold
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the buffer as it was last refreshed."""
@@ -72,9 +73,9 @@ class Refreshed(Miner):
         """List the search of the buffer."""
         return self.stale.searches()
 
-    def row_tensors(self) -> dict[str, int]:
+    def row_tensors(self) -> dict[str, Rows]:
         """Name the buffer itself, which is replaced."""
-        return {"vectors": self.buffer.start}
+        return {"vectors": Rows(self._vectors, self.buffer.start)}
 
 
 STRATEGY = Strategy(

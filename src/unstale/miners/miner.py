@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from unstale.corrector.memory import Rows
 from unstale.search.best import TopK
 from unstale.search.search import Search
 
@@ -157,9 +158,10 @@ class Miner(nn.Module, ABC):
         """List the searches whose state a checkpoint holds and whose readings are logged."""
         return []
 
-    def row_tensors(self) -> dict[str, int]:
-        """Name the tensors of the state dict that have a row for each target of this process.
+    def row_tensors(self) -> dict[str, Rows]:
+        """Name the tensors that have a row for each target of this process; by default none.
 
-        The value is the first of these rows; processes save such tensors each for itself.
+        They are no part of the module, so that they stay where they are when it is moved. A
+        checkpoint holds them; processes save them each for itself.
         """
         return {}

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset
 from unstale.data.lines import count_bar
+from unstale.distributed import exchange, gather, share
 from unstale.encoders.embed import embed_queries
 from unstale.miners.miner import Queries
 from unstale.miners.negatives import Negatives
@@ -43,14 +44,17 @@ def mine_split(
 ) -> MinedSplit:
     """Mine k targets for each query of a split, never one of its positives in any split.
 
-    Queries are embedded one batch at a time, so that memory holds little beside the buffer.
+    Queries are embedded one batch at a time, so that memory holds little beside the buffer. Of
+    several processes each mines for some of the batches, and all get all that was mined.
     """
     queries = dataset.split(split).query_rows
     positives = Positives(dataset, list(dataset.qrels))
     mined = MinedSplit(queries, np.full((len(queries), k), -1, np.int64))
-    with count_bar(len(queries), "mining", "query", progress) as bar:
-        for start in range(0, len(queries), _QUERIES):
-            rows = queries[start : start + _QUERIES]
+    part = share(-(-len(queries) // _QUERIES))  # in whole batches, whatever their number
+    own = slice(part.start * _QUERIES, min(part.stop * _QUERIES, len(queries)))
+    with count_bar(own.stop - own.start, "mining", "query", progress) as bar:
+        for start in range(own.start, own.stop, _QUERIES):
+            rows = queries[start : min(start + _QUERIES, own.stop)]
             vectors = embed_queries(model, dataset.queries.take(rows)).to(model.device)
             known = torch.from_numpy(positives(rows)).to(model.device)
             asked = Queries(vectors, torch.from_numpy(rows).to(model.device), known, 0)
@@ -61,6 +65,9 @@ def mine_split(
                 mined.missing += dropped.missing
                 mined.dropped.update(dropped.counts)
             bar.update(len(rows))
+    mined.targets = gather(torch.from_numpy(mined.targets[own])).numpy()
+    mined.considered, mined.missing = sum(exchange(mined.considered)), sum(exchange(mined.missing))
+    mined.dropped = sum(exchange(mined.dropped), Counter[str]())
     return mined
 
 

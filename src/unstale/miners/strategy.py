@@ -96,8 +96,7 @@ class Materials:
         rows, first = len(self.cache.local), self.cache.start
         size, way = 4 * rows * self.cache.dim, "--no-memory leaves it out"
         check_fits("the residual memory", size, self.cache.device, way)
-        memory = ResidualMemory(rows, self.cache.dim, first=first)
-        return memory.to(self.cache.device)
+        return ResidualMemory(rows, self.cache.dim, first, self.cache.device)
 
 
 @final

@@ -22,6 +22,7 @@ from unstale.miners.miner import Miner
 from unstale.rag.questions import QuestionSet
 from unstale.rag.settings import RagSettings
 from unstale.training.callbacks import Steps
+from unstale.written import remove_written
 
 _LOG = logging.getLogger(__name__)
 _LOOKS = 5  # at the dev questions, evenly spread over a run
@@ -84,7 +85,7 @@ class KeptWeights:
     def copy_from(self, checkpoint: Path) -> None:
         """Return to what was kept when a checkpoint was written."""
         if rank() == 0:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_written(self.folder)
             if (checkpoint / self.folder.name).exists():
                 with atomic_folder(self.folder) as folder:
                     shutil.copytree(checkpoint / self.folder.name, folder, dirs_exist_ok=True)
@@ -93,7 +94,7 @@ class KeptWeights:
     def forget(self) -> None:
         """Remove the folder."""
         if rank() == 0:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_written(self.folder)
 
 
 @final

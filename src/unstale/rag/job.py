@@ -15,9 +15,8 @@ from transformers import TrainingArguments
 
 from unstale import distributed
 from unstale.declare import changed
-from unstale.evaluation.retrieve import retrieve
+from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
-from unstale.integrity import digest
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
@@ -84,12 +83,14 @@ def train_rag_checked(
     dataset = questions.dataset
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
-    prepared = prepare(retriever, dataset, checked, output, trained, progress=progress)
+    prepared = prepare(
+        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
+    )
     evaluator = RagEvaluator(
         questions, prepared.tokens, reader, checked, dev=dev, progress=progress
     )
     timed = partial(prepared.clock.timed, "evaluation")
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     timed(evaluator.retrieve)(retriever, corpus)
     timed(evaluator.begin)()
     initial, found_at_start = evaluator.means, evaluator.found_in_dev
@@ -169,7 +170,7 @@ def _make_algorithm(
     frozen, start = settings.strategy in ("none", "frozen"), None
     beside = k // 2 if settings.start_targets is None else settings.start_targets
     if beside and prepared.buffer is not None and not frozen:
-        corpus = prepared.buffer.chunks(16_384)
+        corpus = cached_chunks(prepared.buffer)
         found = retrieve(retriever, questions.dataset, rows, corpus, k=k, own=True)
         start = torch.zeros(len(questions.dataset.queries), k, dtype=torch.long)
         start[torch.from_numpy(rows)] = found.rows
@@ -190,8 +191,7 @@ def _make_algorithm(
         start_targets=beside,
         seed=settings.seed,
     )
-    answers = digest([list(known) for known in questions.answers])
-    algorithm.record.identity = prepared.identity | {"answers": answers}
+    algorithm.record.identity = prepared.identity
     algorithm.record.clock = prepared.clock
     return algorithm
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
 
+from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 
 IGNORED = -100  # a label that is padding, as transformers has it
@@ -79,6 +80,11 @@ class Reader(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the model is."""
         return self.model.device
+
+    @property
+    def weights(self) -> str:
+        """A digest of the model's weights."""
+        return hash_weights(self.model.state_dict())
 
     @property
     @abstractmethod

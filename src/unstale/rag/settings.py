@@ -43,10 +43,12 @@ class RagSettings(ReaderSettings, JobSettings):
 
     Args:
         strategy: How targets are retrieved while training.
+        steps: Number of optimizer steps.
         batch_size: Questions in one step, over all processes.
         learning_rate: Learning rate of the retriever. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
     """
 
     strategy: str = "corrected"
+    steps: int = setting(300, least=1)
     batch_size: int | None = setting(32, least=1)

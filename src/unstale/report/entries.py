@@ -52,6 +52,10 @@ class Group:
         """Return `(step, values over the seeds)` of a freshness reading."""
         return _by_step([run.freshness for run in self.runs], name)
 
+    def losses(self) -> list[tuple[float, list[float]]]:
+        """Return `(step, losses over the seeds)`."""
+        return _by_step([run.losses or [] for run in self.runs], "loss")
+
     def curve(self, name: str) -> list[tuple[float, list[float]]]:
         """Return `(step, values over the seeds)` of what was measured before and during the run."""
         return _by_step([_with_start(run) for run in self.runs], name)
@@ -76,8 +80,9 @@ def group_runs(runs: Iterable[RunResult]) -> list[Group]:
 
 
 def headline(groups: Sequence[Group]) -> str:
-    """Name the metric that decides: that of answers, where there are any."""
-    return "exact_match" if any(g.metric("exact_match") for g in groups) else "recall@10"
+    """Name the metric that decides: that of a reader, of relevant targets, or of answers."""
+    order = ("exact_match", "recall@10", "answer_recall@10")
+    return next((name for name in order if any(g.metric(name) for g in groups)), "recall@10")
 
 
 def ranked(groups: Sequence[Group]) -> list[Group]:

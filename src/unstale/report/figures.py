@@ -49,6 +49,18 @@ def freshness(groups: Sequence[Group]) -> str:
     return _panels(panels, "true top 10 found, %")
 
 
+def losses(groups: Sequence[Group]) -> str:
+    """Draw the training loss over the steps, a line a strategy; a mean over the seeds."""
+    lines = [
+        Line(group.name, group.tone, [(step, fmean(values)) for step, values in taken])
+        for group in groups
+        if (taken := group.losses())
+    ]
+    if not lines:
+        return ""
+    return _chart(line_chart(lines, _WIDE, Axes("training loss over the steps", "step", "loss")))
+
+
 def memorising(groups: Sequence[Group]) -> str:
     """Draw recall over the steps, one panel a strategy: on the split and on training queries."""
     metric, panels = headline(groups), {}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from unstale.report.columns import SHOWN, Table, comparison, results
+from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, ranked
 from unstale.report.escape import escape
 from unstale.results import JsonObject
@@ -16,7 +16,7 @@ _NOTHING = '<td class="none">&ndash;</td>'
 def results_table(groups: Sequence[Group]) -> str:
     """Build the table of what came out and what it cost, best first."""
     rows = ranked(groups)
-    metrics = [m for m in SHOWN if any(g.metric(m) for g in groups)]
+    metrics = choose_metrics(groups, SHOWN)
     table = results(rows, metrics, _COSTS)
     return _table("results", replace(table, notes=["Metrics in percent", *table.notes]))
 
@@ -30,9 +30,10 @@ def comparison_table(groups: Sequence[Group], summary: JsonObject) -> str:
 def _table(kind: str, table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     body = ""
-    if table.before:
-        cells = "".join(f"<td>{table.before.get(name, '')}</td>" for name in table.columns)
-        body = f'<tr class="before"><th scope="row">before training</th>{cells}</tr>'
+    for start, known in table.starts.items():
+        cells = "".join(f"<td>{known.get(name, '')}</td>" for name in table.columns)
+        name = start.replace("before", "before training")
+        body += f'<tr class="before"><th scope="row">{name}</th>{cells}</tr>'
     for i, row in enumerate(table.rows):
         cells = "".join(_cell(column[i]) for column in table.columns.values())
         name = f'<span class="swatch {row.tone}"></span>{escape(row.name)}'

@@ -8,7 +8,7 @@ from unstale.files import atomic_file
 from unstale.report.document import document, style_sheet
 from unstale.report.entries import Group, headline, read_groups, spoken
 from unstale.report.escape import escape
-from unstale.report.figures import by_strategy, curves, freshness, memorising
+from unstale.report.figures import by_strategy, curves, freshness, losses, memorising
 from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
@@ -41,6 +41,12 @@ def build_page(results: JsonObject, settings: JsonObject, *, source: object = RE
         _section(f"{spoken(headline(groups))} by strategy", "", by_strategy(groups)),
         _freshness(groups),
         _curves(groups),
+        _section(
+            "Loss",
+            "The training loss, each point the mean since the point before. Strategies have "
+            "different negatives: a lower loss does not make one better than another.",
+            losses(groups),
+        ),
         _section(
             "Training queries",
             "The same measurement on a fixed sample of the queries that the encoder was trained "

@@ -19,8 +19,9 @@ def examples_html(groups: Sequence[Group]) -> str:
     seed = f", seed {run.seed}" if len(group.runs) > 1 else ""
     return (
         f'<p class="note">From the {escape(group.name)} run{seed}, with its encoder as it was at '
-        f'the end. A green <span class="hit">true</span> marks a target that is among the true '
-        f"nearest; the number is its place in the true ranking.</p>{shown}"
+        f'the end. <span class="hit">fresh rank 1</span> is the target that this encoder ranks '
+        f"first; it is green where it is among the nearest. The rank does not tell whether a "
+        f"target is a right answer.</p>{shown}"
     )
 
 
@@ -48,7 +49,7 @@ def answers_html(groups: Sequence[Group]) -> str:
 def _example(example: ExampleQuery) -> str:
     true, columns = [m.row for m in example.true], ""
     for kind, title, note, mined in (
-        ("true", "True nearest", "by the encoder as it is now", example.true),
+        ("true", "Fresh", "the nearest by the encoder as it is now", example.true),
         ("stale", "Stale", "from the cache as it is", example.stale),
         ("corrected", "Corrected", "from the cache, corrected", example.corrected),
     ):
@@ -56,7 +57,7 @@ def _example(example: ExampleQuery) -> str:
             hits = sum(m.row in true for m in mined)
             items = "".join(_item(m, true) for m in mined)
             columns += f'<section class="{kind}"><h4>{title}</h4><p class="note">{note}: {hits} '
-            columns += f"of {len(true)} true</p><ol>{items}</ol></section>"
+            columns += f"of the {len(true)} nearest</p><ol>{items}</ol></section>"
     label = ""
     if example.label is not None:
         label = f'<div class="label"><h4>Label</h4>{_target(example.label.text)}</div>'
@@ -69,7 +70,7 @@ def _example(example: ExampleQuery) -> str:
 def _item(mined: ListedTarget, true: Sequence[int]) -> str:
     hit = mined.row in true
     place, kind = (true.index(mined.row) + 1, "hit") if hit else (mined.true_rank, "miss")
-    badge = "" if place is None else f'<span class="{kind}">true {place:,}</span>'
+    badge = "" if place is None else f'<span class="{kind}">fresh rank {place:,}</span>'
     return f'<li class="is-{kind}"><div class="facts">{badge}</div>{_target(mined.text)}</li>'
 
 

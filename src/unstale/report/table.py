@@ -6,13 +6,15 @@ from typing import Any
 import rich.table
 from rich import box
 from rich.console import Console
+from rich.text import Text
 
-from unstale.report.columns import SHOWN, Table, comparison, results
+from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
 
 # The metrics that fit in a terminal: of rankings, and of answers.
 TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
+_TEXT = 120  # characters of a text to show
 _READ = ("exact_match", "f1", "answer_recall", "recall@1")
 
 
@@ -29,6 +31,28 @@ def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
         counts, total = run.candidates_dropped, run.candidates_considered or 0
         if dropped := dropped_text(counts, total, run.negatives_missing or 0):
             print(f"{run.strategy}: {dropped}")
+
+
+def print_found(run: RunResult) -> None:
+    """Print what the trained model finds for some queries that it was measured on."""
+    drawn = rich.table.Table(
+        title=f"what the model finds for queries of {run.split}",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for head in ("query", "first target found", "labelled target"):
+        drawn.add_column(head)
+    for one in run.found or ():
+        rank = "not in the best 100" if one.label_rank is None else f"rank {one.label_rank}"
+        drawn.add_row(Text(_printable(one.query)), Text(_printable(one.first)), rank)
+    if run.found:
+        Console().print(drawn)
+
+
+def _printable(text: str) -> str:
+    """Shorten a text to one line, without control characters."""
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shown if len(shown) <= _TEXT else f"{shown[: _TEXT - 1]}…"
 
 
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
@@ -62,7 +86,9 @@ def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str
 
 def _results(rows: Sequence[Group], title: str, costs: Sequence[str]) -> rich.table.Table:
     read = any(row.metric("exact_match") for row in rows)
-    metrics = [m for m in (_READ if read else TERMINAL) if any(row.metric(m) for row in rows)]
+    metrics = choose_metrics(rows, _READ if read else TERMINAL)
+    if any(":" in metric for metric in metrics):
+        costs = [name for name in costs if name in ("re-embedded", "sampled")]  # as in the paper
     return _drawn(title, results(rows, metrics, costs))
 
 
@@ -74,8 +100,8 @@ def _drawn(title: str, table: Table) -> rich.table.Table:
     drawn.add_column("", no_wrap=True)
     for head in table.columns:
         drawn.add_column(head, justify="right", no_wrap=True)
-    if table.before:
-        drawn.add_row("before", *(table.before.get(head, "") for head in table.columns))
+    for name, start in table.starts.items():
+        drawn.add_row(name, *(start.get(head, "") for head in table.columns))
     for i, row in enumerate(table.rows):
         # Without spaces around ±, so that the table is narrow.
         cells = (cells[i].replace(" ± ", "±") for cells in table.columns.values())

@@ -6,7 +6,7 @@ from unstale.report.entries import Group, corrected_group, headline, ranked, spo
 from unstale.report.escape import escape
 from unstale.report.numbers import duration
 from unstale.report.summary import gap_recovered
-from unstale.results import JsonObject, number
+from unstale.results import JsonObject, RunResult, number
 
 MEMORISED = 0.25  # recall@1 on training queries less that on others, from which it is said
 
@@ -51,13 +51,17 @@ def sentences(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -
             words += f", {count:,.0f} {what}"
     tested = number(data.get(f"{split}_pairs"))
     pairs = "" if tested is None else f" ({tested:,.0f} pairs)"
-    words += f"; measured on the {escape(split)} split{pairs}."
+    words += f"; measured on the {escape(split)} split{pairs}"
+    words += ", held out of the training queries." if data.get("held_out") else "."
     if encoder := settings.get("model"):
-        words += f" Encoder: <strong>{escape(encoder)}</strong>."
+        words += f" Encoder: <strong>{escape(encoder)}</strong>{_shape(runs)}."
     if any(steps):
         seeds = max(len(g.runs) for g in groups)
         words += f" Strategies: {len(groups)}, trained with {seeds} seed{'s' * (seeds > 1)}"
-        words += f" for {' or '.join(f'{s:,}' for s in steps)} steps."
+        words += f" for {' or '.join(f'{s:,}' for s in steps)} steps"
+        epochs = sorted({round(run.epochs, 1) for run in runs if run.epochs})
+        words += f" ({' or '.join(f'{e:g}' for e in epochs)} epochs)." if epochs else "."
+        words += _in_batch(groups)
     total = [s for run in runs if (s := run.total_seconds) is not None]
     words += f" It took {duration(sum(total))} in all." if total else ""
     shares = [(g, seen) for g in groups if (seen := g.average(lambda run: run.seen)) is not None]
@@ -67,6 +71,30 @@ def sentences(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -
     listed = ", ".join(f"{escape(g.name)} <strong>{seen:.0%}</strong>" for g, seen in shares)
     held = "At the end of training the searched cache held of the true nearest targets"
     return [words, f"{held}: {listed}."]
+
+
+def _shape(runs: Sequence[RunResult]) -> str:
+    """Say how many layers the encoder has, and after how many tokens it cuts texts, if known."""
+    shape = next((run.shape for run in runs if run.shape), {})
+    said = [f"{shape['layers']} layers"] if "layers" in shape else []
+    for side in ("query", "target"):
+        if f"{side}_tokens" in shape:
+            said.append(f"{side} cut after {shape[f'{side}_tokens']} tokens")
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _in_batch(groups: Sequence[Group]) -> str:
+    """Say whether in-batch negatives, which need no mining, did as well."""
+    metric, names = headline(groups), [g.strategy for g in groups]
+    if "in-batch" not in names:
+        rule = "<code>unstale compare --strategies in-batch,...</code> shows what mining is worth"
+        return f" In-batch negatives, the cheapest strategy, were not tried: {rule}."
+    plain = next(g.mean(metric) for g in groups if g.strategy == "in-batch")
+    better = [g.name for g in groups if plain is not None and (g.mean(metric) or 0.0) > plain]
+    if not better:
+        return f" No strategy reached a higher {spoken(metric)} than in-batch negatives."
+    listed = ", ".join(map(escape, better))
+    return f" A higher {spoken(metric)} than with in-batch negatives: {listed}."
 
 
 def _memorised(groups: Sequence[Group]) -> str:

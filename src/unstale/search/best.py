@@ -51,7 +51,9 @@ def _candidates(scores: Float[Tensor, "b n"], k: int, floor: Float[Tensor, "b 1"
     # A group is every groups-th score: the maximum then runs along contiguous memory.
     whole = scores[:, : groups * _GROUP].unflatten(1, (_GROUP, groups))
     maxima = whole.amax(dim=1)
-    wanted = k if floor is None else min(k, int((maxima > floor).sum(dim=1).max()))
+    wanted = k
+    if floor is not None and scores.device.type == "cpu":  # elsewhere the host would wait for it
+        wanted = min(k, int((maxima > floor).sum(dim=1).max()))
     if 2 * wanted > groups:
         return TopK(*scores.topk(min(k, n), dim=1))
     chosen = maxima.topk(wanted, dim=1, sorted=False).indices
@@ -76,6 +78,19 @@ def drop(best: TopK, exclude: Int[Tensor, "b p"], k: int) -> TopK:
     if ((~banned).sum(dim=1) < k).any():
         raise InputError(f"cannot mine {k} targets for a query: too few are not its positives")
     order = banned.int().argsort(dim=1, stable=True)[:, :k]
+    return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
+
+
+def in_order(best: TopK) -> TopK:
+    """Order each query's targets by score, those of equal scores by row.
+
+    Example:
+        >>> in_order(TopK(torch.tensor([[2.0, 1.0, 2.0]]), torch.tensor([[7, 5, 3]]))).rows
+        tensor([[3, 7, 5]])
+    """
+    by_row = best.rows.argsort(dim=1)
+    scores = best.scores.gather(1, by_row)
+    order = by_row.gather(1, scores.argsort(dim=1, descending=True, stable=True))
     return TopK(best.scores.gather(1, order), best.rows.gather(1, order))
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
-from unstale.distributed import gather
+from unstale.distributed import gather, world
 from unstale.search.best import TopK
 from unstale.search.search import Asked, Search, check_k
 
@@ -16,6 +16,16 @@ def search_in_place(buffer: Buffer, build: Callable[[TargetBuffer], Search]) -> 
     """Build a search of a buffer, or, if that is sharded, of every process's part of it."""
     local = build(buffer.local)
     return local if len(buffer.local) == len(buffer) else Sharded(local, buffer)
+
+
+def merge_processes(found: TopK, k: int) -> TopK:
+    """Take the best k of what every process found for the same queries, in all of them."""
+    if world() == 1:
+        return found
+    # (processes * m, b): gathered under each other, whatever m is in each.
+    scores, rows = (gather(t.T.contiguous()).T for t in found)
+    best = scores.topk(min(k, scores.shape[1]), dim=1)
+    return TopK(best.values, rows.gather(1, best.indices))
 
 
 @final
@@ -51,11 +61,7 @@ class Sharded(Search):
         return asked.allowed(merged, k)
 
     def _merge(self, found: TopK, k: int) -> TopK:
-        # (processes * m, b): gathered under each other, whatever m is in each.
-        rows = found.rows + self.buffer.start
-        scores, rows = (gather(t.T.contiguous()).T for t in (found.scores, rows))
-        best = scores.topk(min(k, scores.shape[1]), dim=1)
-        return TopK(best.values, rows.gather(1, best.indices))
+        return merge_processes(TopK(found.scores, found.rows + self.buffer.start), k)
 
     @property
     def readings(self) -> dict[str, float]:

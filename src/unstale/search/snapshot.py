@@ -133,16 +133,19 @@ class Snapshot:
         return found
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what a checkpoint must hold: the versions, the position and the stored rows."""
+        """Return what a checkpoint must hold: the versions, the position and the stored rows.
+
+        Like a module's, they are the tensors themselves: there may be no memory for a copy.
+        """
         state = {"position": torch.tensor([self.position, int(self._filled), self.renewed])}
         for name, version in (("before", self.before), ("current", self.current)):
             if version is not None:
-                state |= {f"{name}.{k}": v.clone() for k, v in version.state_dict().items()}
+                state |= {f"{name}.{k}": v for k, v in version.state_dict().items()}
         if self.current is not None:
             filled = len(self.buffer) if self._filled else self.position
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
-                state[name] = tensor[:filled].clone()
-            state["inverse"] = self.inverse.clone()
+                state[name] = tensor[:filled]
+            state["inverse"] = self.inverse
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:

@@ -21,6 +21,7 @@ _LOG = logging.getLogger(__name__)
 _RETRIEVAL = ("recall@1", "recall@10", "ndcg@10")
 # What is logged of a point of a curve: of the split, of the training queries, of a reader.
 LOGGED = (*_RETRIEVAL, *(f"train_{name}" for name in _RETRIEVAL), "exact_match", "f1")
+LOGGED += ("answer_recall@20",)
 
 
 @runtime_checkable

@@ -1,10 +1,9 @@
 """Many trainings in one folder: each is a cell, and a finished one survives an interruption."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -16,10 +15,13 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import barrier, first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
-from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.integrity import read_object
 from unstale.results import RunResult
+from unstale.training.identity import Identity, check_identity
+from unstale.written import remove_written
 
 CELL = "cell.json"  # written last: a cell that has it is finished
 _TIMED = "seconds.json"
@@ -33,6 +35,7 @@ class Cell:
     folder: Path
     name: str
     train: Callable[[Path, bool], RunResult]  # of its folder, resumed or not
+    identity: Identity = field(default_factory=dict)  # what a finished one must be made of
 
 
 class Finished(NamedTuple):
@@ -45,14 +48,18 @@ class Finished(NamedTuple):
 def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Finished]:
     """Train the cells that are not finished, and yield what each of all of them left."""
     for i, cell in enumerate(cells, 1):
-        if not (cell.folder / CELL).exists():
-            print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
-            begun = (cell.folder / "checkpoints").exists()
-            write_json(cell.folder / CELL, cell.train(cell.folder, begun).to_json())
-        if not keep_models:
-            shutil.rmtree(cell.folder / "model", ignore_errors=True)
         path = cell.folder / CELL
-        entry = RunResult.from_json(json.loads(path.read_text("utf-8")), str(path))
+        if not on_first(path.exists):
+            print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
+            result = cell.train(cell.folder, on_first((cell.folder / "checkpoints").exists))
+            if rank() == 0:
+                write_json(path, result.to_json())
+        if not keep_models and rank() == 0:
+            remove_written(cell.folder / "model")
+        barrier()
+        entry = RunResult.from_json(read_object(path), str(path))
+        if cell.identity:
+            check_identity(cell.folder, entry.identity or {}, cell.identity)
         with np.load(cell.folder / f"{entry.split}.npz", allow_pickle=False) as stored:
             yield Finished(entry, dict(stored))
 
@@ -61,27 +68,17 @@ def embed_once(
     dataset: RetrievalDataset, model: SentenceTransformer, folder: Path, dtype: str = "float32"
 ) -> float | None:
     """Embed the corpus for all cells that start alike; return the seconds that took, if known."""
-    tokens = target_tokens(model, dataset)
+    with first_alone():
+        tokens = target_tokens(model, dataset, progress=rank() == 0)
     began = time.perf_counter()
     made_by = fingerprint(model, dataset.targets)
-    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype)
-    if embedded:
+    progress = rank() == 0
+    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
+    if embedded and rank() == 0:
         seconds = time.perf_counter() - began
         print(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
         # If it was interrupted this call did only a part.
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
+    barrier()
     timed = folder / _TIMED
     return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None
-
-
-def parse_seeds(text: str | int) -> list[int]:
-    """Read seeds parted by commas.
-
-    Example:
-        >>> parse_seeds("0,1,2"), parse_seeds(7)
-        ([0, 1, 2], [7])
-    """
-    words = [word.strip() for word in str(text).split(",")]
-    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
-        raise InputError(f"seeds must be different whole numbers, not {text!r}")
-    return [int(word) for word in words]

@@ -1,6 +1,7 @@
 """Checkpoints that are whole or absent: written aside, sealed, renamed; checked when read."""
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +13,14 @@ from transformers import Trainer, TrainerState
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
-from unstale.files import one_error, sync_folder
+from unstale.files import atomic_folder, one_error
 from unstale.integrity import check_seal, seal
 from unstale.training.failure import NotFiniteError, explain
+from unstale.written import remove_written
 
 _LOG = logging.getLogger(__name__)
-_SAVING = ".saving"
+_NAME = re.compile(r"checkpoint-[0-9]+")
+_SAVING = ".saving.unstale-tmp"
 
 
 @final
@@ -80,13 +83,12 @@ def train_or_resume(
 
 def _put_in_place(finished: Path, checkpoints: Path, keep: int) -> None:
     seal(finished)
-    sync_folder(finished)
-    place = checkpoints / finished.name
-    shutil.rmtree(place, ignore_errors=True)  # a torn one of an earlier attempt
-    finished.rename(place)
+    with atomic_folder(checkpoints / finished.name) as place:  # over a torn one, if there is one
+        for path in finished.iterdir():
+            path.rename(place / path.name)
     good = [folder for folder in all_checkpoints(checkpoints) if not _flaw(folder, full=False)]
     for folder in set(all_checkpoints(checkpoints)) - set(good[:keep]):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_written(folder)
 
 
 def last_checkpoint(output: Path) -> Path | None:
@@ -101,7 +103,7 @@ def last_checkpoint(output: Path) -> Path | None:
 
 def all_checkpoints(checkpoints: Path) -> list[Path]:
     """List the checkpoints there are, whole or not, the newest first."""
-    found = [f for f in checkpoints.glob("checkpoint-*") if f.name.partition("-")[2].isdigit()]
+    found = [f for f in checkpoints.glob("checkpoint-*") if _NAME.fullmatch(f.name)]
     return sorted(found, key=step_of, reverse=True)
 
 

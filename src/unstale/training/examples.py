@@ -8,7 +8,7 @@ from unstale.data.dataset import Positives
 from unstale.encoders.embed import embed_queries
 from unstale.evaluation.evaluator import Evaluator
 from unstale.miners.miner import Miner
-from unstale.results import ExampleQuery, ListedTarget
+from unstale.results import ExampleQuery, FoundQuery, ListedTarget
 from unstale.search.best import TopK
 
 TEXT = 300  # characters of a text to keep
@@ -56,6 +56,26 @@ def nearest_examples(
         label = int(pairs[np.argmax(pairs[:, 0] == query), 1])  # the first one
         target = ListedTarget(label, dataset.targets[label][:TEXT])
         examples.append(ExampleQuery(dataset.queries[query][:TEXT], target, *lists))
+    return examples
+
+
+def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> list[FoundQuery]:
+    """Show what the model that was just evaluated finds for some queries of the first split.
+
+    A split that has answers and no relevant targets has no examples.
+    """
+    dataset, (rows, found) = evaluator.dataset, evaluator.evaluated
+    judged = dataset.qrels.get(next(iter(evaluator.rows)))
+    if judged is None:
+        return []
+    pairs = judged.pairs
+    examples = []
+    for place in np.random.default_rng(seed).permutation(len(rows))[:queries].tolist():
+        query, best = int(rows[place]), found.rows[place].tolist()
+        labels = set(pairs[pairs[:, 0] == query, 1].tolist())
+        rank = next((rank for rank, row in enumerate(best, 1) if row in labels), None)
+        first = dataset.targets[best[0]][:TEXT]
+        examples.append(FoundQuery(dataset.queries[query][:TEXT], first, rank))
     return examples
 
 

@@ -31,10 +31,11 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
     parts = ("mining", "metering", "starting", "training")
     seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
     return counters | {
+        "identity": dict(record.identity),
         "strategy": settings.strategy,
         "seed": settings.seed,
         "steps": settings.steps,
-        "split": settings.eval_split,
+        "split": settings.eval_split.partition(",")[0].strip(),
         "processes": world(),
         "search": prepared.search.mode if prepared.search else None,
         "targets_embedded": prepared.embedded,

@@ -7,20 +7,23 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 
 from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
+from unstale.data.holdout import hold_out
 from unstale.declare import changed
+from unstale.encoders.shape import encoder_shape
 from unstale.evaluation.evaluator import Evaluator, sample_queries
+from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
-from unstale.training.examples import nearest_examples
+from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
-from unstale.training.trainer import FreshTrainer, merged, miner_arguments, trainer_arguments
+from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
 
 def train(
@@ -44,7 +47,9 @@ def train(
         progress: Show progress bars.
         changes: Settings by name, which replace those in `settings`.
     """
-    checked = changed(settings, changes).check(dataset, model)
+    chosen = changed(settings, changes)
+    dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=progress)
+    checked = chosen.check(dataset, model)
     return train_checked(dataset, model, Path(output), checked, resume=resume, progress=progress)
 
 
@@ -60,6 +65,10 @@ def train_checked(
     """Train with settings that were checked: prepare, train, save, measure."""
     settings, progress = checked.settings, progress and distributed.rank() == 0
     pairs, given = dataset.split("train").pairs, settings.given_negatives or 0
+    epochs = settings.steps * checked.batch_size / len(pairs)
+    if progress:
+        length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
+        print(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
@@ -69,7 +78,7 @@ def train_checked(
         train_rows=sample_queries(dataset, settings.seed), progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
-    corpus = prepared.buffer.chunks(16_384) if prepared.buffer else None  # it is the corpus now
+    corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial, initial_train = evaluate(model, corpus), evaluator.train
 
     positives = Positives(dataset, ["train"])
@@ -85,14 +94,18 @@ def train_checked(
         save_weights(output, model, loss.miner)
 
     metrics = evaluate(model)
-    record = loss.record
+    record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
         evaluator.save(output, settings.strategy)
-        name, logs = f"{dataset.name} {settings.eval_split}", trainer.state.log_history
+        name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, record.freshness, logs)
     return RunResult(
         **shared_results(checked, prepared, record),
+        epochs=epochs,
         batch_size=checked.batch_size,
+        shape=encoder_shape(model),
+        losses=_losses(logs),
+        found=found_examples(evaluator),
         negatives=checked.counts._asdict(),
         initial_metrics=initial,
         metrics=metrics,
@@ -102,6 +115,12 @@ def train_checked(
         overlap=corpus_overlap(model, loss.miner, evaluator),
         examples=nearest_examples(model, loss.miner, evaluator, positives),
     )
+
+
+def _losses(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Take the encoders' loss out of what the trainer logged; the corrector's is another matter."""
+    known = [log for log in logs if "loss" in log]
+    return [{"step": log["step"], "loss": log.get("task_loss", log["loss"])} for log in known]
 
 
 def make_loss(
@@ -141,4 +160,4 @@ def _arguments(
         output, settings, checked.batch_size, checked.learning_rate, model.device, progress=progress
     )
     ours |= miner_arguments(model, loss, settings.corrector_lr)
-    return SentenceTransformerTrainingArguments(**merged(ours, settings.trainer))
+    return SentenceTransformerTrainingArguments(**ours | settings.trainer)

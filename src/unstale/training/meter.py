@@ -69,7 +69,9 @@ class Meter:
         self.k = min(k, self.size)
         self.scale = scale
         self.seed = seed
-        self._sample = torch.from_numpy(random.permutation(self.size)[:SAMPLE])
+        self._sample = torch.from_numpy(
+            random.choice(self.size, min(SAMPLE, self.size), replace=False)
+        )
         self._tokens = tokens
 
     @torch.no_grad()

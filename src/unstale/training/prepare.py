@@ -23,21 +23,23 @@ from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.declare import taken_from
-from unstale.distributed import first_alone, world
+from unstale.distributed import first_alone, rank, world
 from unstale.encoders.embed import embed_targets, is_cosine
-from unstale.encoders.load import tower_modules
+from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.integrity import digest
 from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
-from unstale.settings import Filters, MiningSettings, RefreshSettings
-from unstale.training.identity import Identity, identity
+from unstale.settings import MiningSettings, RefreshSettings
+from unstale.training.identity import Identity, check_processes, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
 from unstale.training.settings import Checked
+from unstale.written import keep_list
 
 
 @final
@@ -65,26 +67,30 @@ def prepare(
     filters: Filters = Filters(),
     given: int = 0,
     progress: bool = True,
+    **more: str,
 ) -> Prepared:
     """Embed the corpus once, and build what a step needs.
 
     Args:
         output: The run folder; without one, embeddings stay in memory.
         trained: (query row, target row) of the training pairs; -1 where no target is known.
+        more: Digests of what else the run starts from.
     """
     settings, strategy, clock = checked.settings, checked.strategy, Stopwatch()
+    if output is not None and rank() == 0:
+        keep_list(output)
     if strategy.freezes_targets:
         tower_modules(model, "document").requires_grad_(False)
+    shared = made_of(dataset, hash_weights(model.state_dict()), settings, **more)
+    check_processes(shared)
     with first_alone():
         tokens = target_tokens(model, dataset, progress=progress)
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
     buffer, embedded = None, 0
     if strategy.caches or settings.buffer:
-        embed = clock.timed("embedding", _embed)
-        buffer, embedded = embed(model, tokens, checked, where, progress)
-    search = None
-    if buffer is not None and "search" in strategy.reads:
-        search = _choose_search(settings, buffer, checked.batch_size, model)
+        timed = clock.timed("embedding", _embed)
+        buffer, embedded = timed(model, tokens, checked, where, progress)
+    search = _choose_search(checked, buffer, model) if buffer else None
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
@@ -105,11 +111,9 @@ def prepare(
         given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
         given_count=given,
     )
-    buffer_digest = None
+    embedded_as = digest(read_manifest(where)["shards"]) if buffer and where else None
     if output is None:  # a script may keep its buffer in a folder, or not
-        buffer_digest = digest(checked.made_by)
-    elif buffer is not None and where is not None:
-        buffer_digest = digest(read_manifest(where)["shards"])
+        embedded_as = digest(checked.made_by)
     probe = {"queries": settings.probe_queries, "targets": settings.probe_targets}
     return Prepared(
         tokens=tokens,
@@ -118,7 +122,7 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
-        identity=identity(dataset, trained, buffer_digest, search),
+        identity=identity(shared, trained, embedded_as, search),
         clock=clock,
     )
 
@@ -151,10 +155,16 @@ def _embed(
 
 
 def _choose_search(
-    settings: MiningSettings, buffer: TargetBuffer, queries: int, model: SentenceTransformer
-) -> Choice:
-    """Choose how to search; refuse what the buffer's place or the free memory rules out."""
-    mode, device = settings.search, model.device
+    checked: Checked[Any], buffer: TargetBuffer, model: SentenceTransformer
+) -> Choice | None:
+    """Choose how to search, for a strategy that can choose.
+
+    What the buffer's place or the free memory rules out is refused.
+    """
+    if "search" not in checked.strategy.reads:
+        return None
+    settings, device = checked.settings, model.device
+    mode = settings.search
     if settings.mapped and device.type != "cpu":  # an accelerator reads it chunk by chunk
         if mode not in ("auto", "exact"):
             rule = f"on {device.type} a buffer on disk is searched exactly"
@@ -164,7 +174,7 @@ def _choose_search(
         len(buffer),
         buffer.dim,
         settings.corrector_widths,
-        queries,
+        checked.batch_size,
         mode=mode,
         precision=buffer.precision,
         unit=is_cosine(model),

@@ -1,7 +1,8 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
@@ -19,13 +20,17 @@ from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
+from unstale.evaluation.evaluator import splits_to_measure
+from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
+from unstale.settings import JobSettings, MiningSettings, TrainSections
+from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
+_EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,10 @@ class TrainSettings(TrainSections):
         if not isinstance(self.filters, Filters):
             raise InputError(f"filters must be Filters(...), got {self.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
-        dataset.split(self.eval_split)
+        splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
+        settings = replace(self, steps=planned_steps(self, len(train.pairs), batch_size))
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -74,7 +80,7 @@ class TrainSettings(TrainSections):
             device = str(model.device)
             cross_encoder = CrossScores(self.cross_encoder, dataset, device=device)
         return Checked(
-            settings=self,
+            settings=settings,
             strategy=strategy,
             counts=counts,
             batch_size=batch_size,
@@ -106,11 +112,30 @@ class Checked(Generic[J]):
     cross_encoder: CrossScores | None = None  # filters false negatives
 
 
+def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
+    """Return the steps of a run: as given, of the epochs given, or by the size of the data.
+
+    Example:
+        >>> planned_steps(TrainSettings(epochs=2), pairs=3000, batch_size=64)
+        94
+        >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
+        [100, 235, 2000]
+    """
+    if settings.steps and settings.epochs:
+        both = f"--steps {settings.steps} and --epochs {settings.epochs}"
+        raise InputError(f"{both}: use one of them")
+    if settings.steps:
+        return settings.steps
+    steps = math.ceil((settings.epochs or _EPOCHS) * pairs / batch_size)
+    return steps if settings.epochs else min(max(steps, _FEWEST), _MOST)
+
+
 def check_mining(
     settings: MiningSettings, strategy: Strategy, model: SentenceTransformer, batch_size: int
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
     check_bounds(settings)
+    check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
     if world() == 1 and model.device.type == "cuda" and torch.cuda.device_count() > 1:
@@ -142,7 +167,7 @@ def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerpr
     """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
     dtype, where = settings.dtype, f"--dtype {settings.dtype}"
     if settings.buffer is not None:
-        TargetBuffer.open(Path(settings.buffer), made_by)
+        TargetBuffer.open_checked(Path(settings.buffer), made_by)
         dtype, where = read_manifest(Path(settings.buffer))["dtype"], f"--buffer {settings.buffer}"
     if dtype == "int8" and strategy.cache == "rewritten":
         rule = f"{strategy.name} writes to the buffer, which must be float32 or float16"

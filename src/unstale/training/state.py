@@ -2,17 +2,18 @@
 
 import json
 import logging
+from collections.abc import Container
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.integrity import read_object
 from unstale.miners.miner import Freshness, Miner
 from unstale.training.identity import check_identity
 from unstale.training.record import Counters, RunRecord
@@ -20,6 +21,7 @@ from unstale.training.record import Counters, RunRecord
 _LOG = logging.getLogger(__name__)
 MINER_WEIGHTS = "miner.safetensors"
 MINER_STATE = "miner.json"
+_PIECE = 65_536  # rows read at once
 _SEARCH = "search:"  # before the names of a search's tensors
 
 
@@ -29,11 +31,11 @@ def save_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     Of several processes each writes the rows that it holds, and process 0 the rest.
     """
     tensors = {k: v.contiguous() for k, v in miner.state_dict().items()}
-    search = {f"{_SEARCH}{k}": v for s in miner.searches() for k, v in s.state_dict().items()}
+    own = {f"{_SEARCH}{k}": v for s in miner.searches() for k, v in s.state_dict().items()}
     by_row = miner.row_tensors()
-    own = search | {k: tensors.pop(k) for k in by_row if world() > 1}
+    own |= {name: rows.tensor for name, rows in by_row.items()}
     if world() > 1:
-        first = next(iter(by_row.values()), 0)
+        first = next((rows.first for rows in by_row.values()), 0)
         save_file(own, folder / _own_file(), metadata={"first": str(first)})
         own = {}
     if rank() == 0:
@@ -48,16 +50,15 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
 
     It may have been written by another number of processes.
     """
-    state = json.loads((folder / MINER_STATE).read_text("utf-8"))
-    check_identity(folder, state["identity"], record.identity)
-    tensors = load_file(folder / MINER_WEIGHTS)
-    current = miner.state_dict()
-    by_row = miner.row_tensors().items()
-    rows = {k: _rows(folder, k, first, first + len(current[k])) for k, first in by_row}
-    own = {k: v for k, v in tensors.items() if not k.startswith(_SEARCH)}
-    miner.load_state_dict(own | rows)
-    if (folder / _own_file()).exists():
-        tensors |= load_file(folder / _own_file())
+    state = read_object(folder / MINER_STATE)
+    check_identity(folder, state.get("identity") or {}, record.identity)
+    by_row = miner.row_tensors()
+    for name, (rows, first) in by_row.items():
+        _read_rows(folder, name, first, rows)
+    tensors = _load(folder / MINER_WEIGHTS, by_row)
+    miner.load_state_dict({k: v for k, v in tensors.items() if not k.startswith(_SEARCH)})
+    if world() > 1 and (folder / _own_file()).exists():
+        tensors |= _load(folder / _own_file(), by_row)
     known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
     for search in miner.searches():
         if not search.state_dict():
@@ -83,9 +84,15 @@ def _own_file() -> str:
     return f"miner-{rank():05}-of-{world():05}.safetensors" if world() > 1 else MINER_WEIGHTS
 
 
-def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
-    """Read some rows of a tensor that any number of processes wrote."""
-    found: list[tuple[int, Tensor]] = []
+def _load(path: Path, but: Container[str]) -> dict[str, Tensor]:
+    """Read the tensors of a file, but for some."""
+    with safe_open(path, "pt") as file:
+        return {k: file.get_tensor(k) for k in file.keys() if k not in but}  # noqa: SIM118
+
+
+def _read_rows(folder: Path, name: str, start: int, into: Tensor) -> None:
+    """Read some rows of a tensor that any number of processes wrote, into their place."""
+    stop, read = start + len(into), 0
     for path in sorted(folder.glob("miner*.safetensors")):
         with safe_open(path, "pt") as file:
             if name not in file.keys():  # noqa: SIM118 - it is no dict
@@ -93,13 +100,12 @@ def _rows(folder: Path, name: str, start: int, stop: int) -> Tensor:
             first = int((file.metadata() or {}).get("first", 0))
             stored = file.get_slice(name)
             last = first + stored.get_shape()[0]
-            begin, end = max(start, first), min(stop, last)
-            if begin < end:
-                found.append((begin, stored[begin - first : end - first]))
-    whole = torch.cat([rows for _, rows in sorted(found, key=lambda pair: pair[0])])
-    if len(whole) != stop - start:
-        raise InputError(f"{folder} holds {len(whole)} of the rows {start} to {stop} of {name}")
-    return whole
+            for begin in range(max(start, first), min(stop, last), _PIECE):
+                end = min(stop, last, begin + _PIECE)
+                into[begin - start : end - start] = stored[begin - first : end - first].to(into)
+                read += end - begin
+    if read != len(into):
+        raise InputError(f"{folder} holds {read} of the rows {start} to {stop} of {name}")
 
 
 def search_readings(miner: Miner) -> dict[str, float]:

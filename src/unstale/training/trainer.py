@@ -172,14 +172,3 @@ def trainer_arguments(
         "use_cpu": device.type == "cpu",
         "disable_tqdm": not progress,
     }
-
-
-def merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Let a user's arguments replace ours; a mapping of theirs is added to ours.
-
-    Example:
-        >>> merged({"seed": 0, "prompts": {"query": "q: "}}, {"seed": 1, "prompts": {"other": ""}})
-        {'seed': 1, 'prompts': {'query': 'q: ', 'other': ''}}
-    """
-    mappings = {k: v for k, v in theirs.items() if isinstance(v, dict)}
-    return ours | theirs | {k: (ours.get(k) or {}) | v for k, v in mappings.items()}

@@ -121,5 +121,5 @@ def test_a_bad_corpus_in_a_script_is_named(corpus: Any, rule: str) -> None:
 def test_a_cell_of_spaces_is_no_negative() -> None:
     cells = {"query": ["q", "q"], "positive": ["p", "p"], "negative": ["  ", "n"]}
     assert only(from_columns(Dataset.from_dict(cells))[0]) == ("q", ["p"], ["n"])
-    with pytest.raises(InputError, match="row 1: the column 'positive' is empty"):
+    with pytest.raises(InputError, match="1 skipped, the column 'positive' is empty: rows 1"):
         from_columns(Dataset.from_dict({"query": ["q"], "positive": ["\t"]}))

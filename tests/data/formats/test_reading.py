@@ -8,6 +8,7 @@ from datasets import Dataset
 from tests.data.files import only, write
 
 from unstale.data import lines
+from unstale.data.formats import find_format
 from unstale.data.formats.toolkits import parse_fid
 from unstale.data.load import load_dataset, parse_name
 from unstale.errors import InputError
@@ -192,7 +193,7 @@ def test_ids_of_ir_datasets_become_splits(tmp_path: Path) -> None:
 def test_a_bad_line_is_named(tmp_path: Path, name: str, text: str, where: str, rule: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as error:
-        load_dataset(str(tmp_path / name))
+        load_dataset(str(tmp_path / name), strict=True)
     assert where in str(error.value)
     assert rule in str(error.value)
 
@@ -212,3 +213,148 @@ def test_a_name_may_say_format_and_columns() -> None:
     assert (form, source.place) == ("hf", "owner/set/triplet")
     assert source.columns == {"query": "a", "positive": "b"}
     assert parse_name("C:/data")[1].place == "C:/data"  # no format is called C
+
+
+MESSY = """Question;Category ; The-Answer
+who?;a;me
+;;
+
+where?;b;
+who?;a;me
+when?;c;"now; or
+later"
+why;not
+what?;d;caf\u00e9
+"""
+
+
+@pytest.mark.parametrize(("encoding", "separator"), [("utf-8-sig", ";"), ("cp1252", ","),
+                                                     ("utf-8", "\t"), ("cp1252", "|")])  # fmt: skip
+def test_a_messy_csv_is_read_and_what_was_skipped_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, encoding: str, separator: str
+) -> None:
+    text = MESSY.replace("The-Answer", "ANSWER").replace(";", separator)
+    (tmp_path / "faq.csv").write_bytes(text.encode(encoding))
+    dataset = load_dataset(str(tmp_path / "faq.csv"))
+    pairs = dataset.split("train").pairs
+    queries, targets = dataset.queries.take(pairs[:, 0]), dataset.targets.take(pairs[:, 1])
+    assert list(zip(queries, targets, strict=True)) == [
+        ("who?", "me"), ("when?", f"now{separator} or\nlater"), ("what?", "caf\u00e9"),
+    ]  # fmt: skip
+    assert dataset.counts["skipped_rows"] == 5
+    assert "8 rows" in caplog.text
+    assert "3 queries, 3 targets, 5 skipped; query from 'Question', positive from ' ANSWER'" in (
+        caplog.text
+    )
+    assert "2 skipped, the row is blank: lines 3, 4" in caplog.text
+    assert "1 skipped, the column ' ANSWER' is empty: lines 5" in caplog.text
+    assert "1 skipped, the row repeats an earlier one: lines 6" in caplog.text
+    assert "1 skipped, expected 3 fields as in the header, found 2: lines 9" in caplog.text
+    assert ("read as cp1252" in caplog.text) == (encoding == "cp1252")
+    assert (f"separated by {separator!r}" in caplog.text) == (separator != ",")
+    with pytest.raises(InputError, match=r"faq\.csv:3: the row is blank; without --strict"):
+        load_dataset(str(tmp_path / "faq.csv"), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (b"a,b\n1,2\n", r"x\.csv:2: no column query or .* PATH:query=COLUMN; there are \['a', 'b'"),
+        ("query,positive\na,b\n".encode("utf-16"), "is UTF-16; expected UTF-8"),
+        ("query,positive\né,b\n".encode() + b"\xe9,b\n", r"x\.csv:3: not UTF-8"),
+        (b"query,positive\n\x81,b\n", r"x\.csv:2: not UTF-8, nor cp1252"),
+        (b"query,positive\na,b,c\nd,e,f\ng,h\n", r"2 of 3 rows hold no example: the separator"),
+    ],
+)  # fmt: skip
+def test_a_file_that_was_named_itself_is_told_what_is_wrong_by_its_reader(
+    tmp_path: Path, text: bytes, rule: str
+) -> None:
+    (tmp_path / "x.csv").write_bytes(text)
+    with pytest.raises(InputError, match=rule):
+        load_dataset(str(tmp_path / "x.csv"))
+
+
+def test_a_title_is_a_query_only_in_a_file_that_was_named_itself(tmp_path: Path) -> None:
+    write(tmp_path / "passages.jsonl", {"title": "t", "text": "x"})
+    assert only(load_dataset(str(tmp_path / "passages.jsonl"))) == ("t", ["x"], [])
+    write(tmp_path / "train.jsonl", {"Search Query": "q", "positive": "p"})
+    assert only(load_dataset(str(tmp_path))) == ("q", ["p"], [])
+
+
+def write_dpr_folder(folder: Path, *, gold: bool = True) -> None:
+    passages = ["1\tRome is old\tRome", "2\tParis, said he\tParis", "3\tparis again\tX"]
+    folder.mkdir(exist_ok=True)
+    (folder / "psgs_w100.tsv").write_text("\n".join(["id\ttext\ttitle", *passages]) + "\n")
+    asked = ["what is the capital?\t['Paris']", 'who?\t"[""L\'Enfant"", \'he\']"']
+    (folder / "nq-test.qa.csv").write_text("\n".join(asked) + "\n")
+    if gold:
+        ids = [{"title": "", "text": "as in the corpus", "passage_id": i} for i in ("2", "3")]
+        record = {"question": "where?", "answers": ["Paris"], "positive_ctxs": ids}
+        (folder / "nq-dev.json").write_text(json.dumps([record]))
+        (folder / "nq-dev.qa.csv").write_text("where?\t['Paris']\n")
+
+
+def test_of_several_positives_in_dpr_the_first_is_gold_unless_all_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    write_dpr_folder(tmp_path / "nq")
+    first = load_dataset(str(tmp_path / "nq"))
+    assert first.split("dev").pairs.tolist() == [[0, 1]]
+    assert not len(first.split("dev").negatives)  # its companion is neither
+    every = load_dataset(f"{tmp_path / 'nq'}:positives=all")
+    assert every.split("dev").pairs.tolist() == [[0, 1], [0, 2]]
+    with pytest.raises(InputError, match="positives=some must be positives=first or all"):
+        load_dataset(f"{tmp_path / 'nq'}:positives=some")
+
+
+def test_companions_of_the_gold_passage_are_part_of_a_corpus_made_of_contexts(
+    tmp_path: Path,
+) -> None:
+    texts = [{"title": "", "text": t, "passage_id": t} for t in ("gold", "other")]
+    (tmp_path / "nq.json").write_text(json.dumps([DPR | {"positive_ctxs": texts}]))
+    dataset = load_dataset(str(tmp_path / "nq.json"))
+    assert {"gold", "other"} < set(dataset.targets)
+    assert len(dataset.split("train").pairs) == 1
+
+
+def test_questions_and_answers_are_a_split_without_qrels(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_dpr_folder(tmp_path / "nq")
+    dataset = load_dataset(str(tmp_path / "nq"))
+    assert "nq-dev.qa.csv is not read: nq-dev.json has that split" in caplog.text
+    assert set(dataset.qrels) == {"dev"}
+    rows = dataset.query_rows("test")
+    assert dataset.queries.take(rows) == ["what is the capital?", "who?"]
+    assert [dataset.answers[row] for row in rows] == [["Paris"], ["L'Enfant", "he"]]
+    with pytest.raises(InputError, match="the split 'test' has answers, and no qrels"):
+        dataset.split("test")
+    assert "splits without qrels (test)" in find_format("beir").loses(dataset)
+    (tmp_path / "again").mkdir()
+    find_format("dpr").write(dataset, tmp_path / "again")
+    again = load_dataset(str(tmp_path / "again"))
+    told = [again.answers[row] for row in again.query_rows("test")]
+    assert told == [["Paris"], ["L'Enfant", "he"]]
+
+
+def test_a_folder_of_a_corpus_and_questions_alone_is_read(tmp_path: Path) -> None:
+    write_dpr_folder(tmp_path / "nq", gold=False)
+    dataset = load_dataset(str(tmp_path / "nq"))
+    assert not dataset.qrels
+    assert len(dataset.query_rows("test")) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("what?\tParis", "expected a list of answers such as .'Paris'., found 'Paris'"),
+        ("what?\t__import__('os')", "expected a list of answers"),
+        ("what?\t[]", "the question 'what.' has no answer"),
+        ("what?", "expected question and answers"),
+    ],
+)
+def test_a_bad_line_of_questions_is_named(tmp_path: Path, line: str, said: str) -> None:
+    write_dpr_folder(tmp_path / "nq")
+    (tmp_path / "nq" / "nq-test.qa.csv").write_text(f"fine?\t['yes']\n{line}\n")
+    with pytest.raises(InputError, match=f"nq-test.qa.csv:2: {said}"):
+        load_dataset(str(tmp_path / "nq"))

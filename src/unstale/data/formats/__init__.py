@@ -1,15 +1,18 @@
 """Every format that can be read and written: one file each, one small protocol."""
 
-from unstale.data.formats import beir, hf, ir_datasets, msmarco, tables, toolkits
+from importlib import import_module
+
 from unstale.data.formats.format import Format
+from unstale.data.names import FORMAT_NAMES
 from unstale.errors import InputError
 
-_ORDER = (  # in which they are tried
-    beir.FORMAT, msmarco.FORMAT, hf.FORMAT, toolkits.DPR, toolkits.FID, toolkits.TEVATRON,
-    toolkits.TEVATRON_INLINE, toolkits.FLAG, tables.CSV, tables.JSONL, tables.PARQUET,
-    ir_datasets.FORMAT,
-)  # fmt: skip
-FORMATS: dict[str, Format] = {form.name: form for form in _ORDER}
+
+def _load(place: str) -> Format:
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"unstale.data.formats.{module}"), name)
+
+
+FORMATS: dict[str, Format] = {name: _load(place) for name, place in FORMAT_NAMES.items()}
 
 
 def find_format(name: str) -> Format:

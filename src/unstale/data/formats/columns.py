@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import TWINS
+from unstale.data.formats.reading import BLANK, REPEATED, Reading
 from unstale.data.formats.walk import answered, targets
 from unstale.data.gather import Example, Target, parse_target
 from unstale.data.lines import Record, count_bar, identifier, show, string, strings
@@ -23,13 +24,20 @@ from unstale.errors import InputError
 Rows = Iterator[tuple[str, Record]]  # where a row stands, and the row
 _LOG = logging.getLogger(__name__)
 
-# role: the names of columns that play it if none is named.
+# role: the names of columns that play it if none is named; case, spaces, _ and - do not matter.
 ROLES: dict[str, tuple[str, ...]] = {
-    "query": ("query", "anchor", "question"),
-    "positive": ("positive", "answer", "passage", "document"),
+    "query": ("query", "anchor", "question", "search query", "prompt", "sentence1"),
+    "positive": (
+        "positive", "answer", "passage", "document", "target", "context", "response", "sentence2",
+    ),
     "negative": ("negative", "negatives"),
     "query_id": ("query_id",),
     "answers": ("answers",),
+}  # fmt: skip
+# Names that play a role only in a file that was named itself: in a folder they may be a corpus.
+ALONE: dict[str, tuple[str, ...]] = {
+    "query": ("title", "headline", "subject"),
+    "positive": ("text", "body", "content", "description", "abstract"),
 }
 LACKS = ("query ids", "answers", "grades", TWINS)
 HOW = "PATH:{}=COLUMN"  # how to choose a column, on the command line
@@ -65,19 +73,31 @@ class RowReader:
     """Make examples of the rows of the table `name`; `how` is how to choose columns.
 
     Columns have their roles as chosen, otherwise by their names. Columns `query_id` and `answers`
-    that nobody chose, and that begin with something else than ids and answers, are left out.
+    that nobody chose, and that begin with something else than ids and answers, are left out. Rows
+    without an example are skipped, and counted in `reading`.
 
     If `loose`, each row has columns of its own, as JSON records do: a column that was chosen may be
     missing in some, unless every row needs it.
     """
 
     def __init__(
-        self, name: str, chosen: Mapping[str, str], how: str = HOW, *, loose: bool = False
+        self,
+        name: str,
+        chosen: Mapping[str, str],
+        how: str = HOW,
+        *,
+        loose: bool = False,
+        alone: bool = True,
+        reading: Reading | None = None,
     ) -> None:
         if unknown := sorted(set(chosen) - set(ROLES)):
             raise InputError(f"columns can be {', '.join(ROLES)}, not {', '.join(unknown)}")
         self._name, self._how, self._loose = name, how, loose
-        self._wanted = ROLES | {role: (column,) for role, column in chosen.items()}
+        more = ALONE if alone else {}
+        known = {role: names + more.get(role, ()) for role, names in ROLES.items()}
+        self._chosen = chosen
+        self._wanted = known | {role: (column,) for role, column in chosen.items()}
+        self._reading = reading or Reading()
         self._needed = {*_REQUIRED, *(() if loose else chosen)}
         self._missing = set(chosen)  # roles whose column no row had yet
         self._unsure = set(_EXTRA) - set(chosen)
@@ -88,19 +108,24 @@ class RowReader:
         """Give columns their roles; errors name the row or the table."""
         found = {}
         for role, wanted in self._wanted.items():
-            found[role] = [name for name in wanted if name in names]
+            spelt = _exact if role in self._chosen else _plain
+            by_name = {spelt(name): name for name in reversed(list(names))}
+            found[role] = [by_name[key] for key in map(spelt, wanted) if key in by_name]
             if role == "negative":
-                numbered = re.compile(rf"({'|'.join(map(re.escape, wanted))})_\d+")
-                found[role] += [name for name in names if numbered.fullmatch(name)]
+                some = "|".join(re.escape(spelt(name)) for name in wanted)
+                numbered = re.compile(rf"({some})_?\d+")
+                found[role] += [name for name in names if numbered.fullmatch(spelt(name))]
             if found[role]:
                 self._missing.discard(role)
             elif role in self._needed:
                 raise self._no_column(role, names, where or self._name)
         extra = (next(iter(found[role]), None) for role in _EXTRA)
+        if not self._reading.columns:
+            self._reading.columns = {role: found[role][0] for role in _REQUIRED}
         return Columns(found["query"][0], found["positive"][0], found["negative"], *extra)
 
     def _no_column(self, role: str, names: Iterable[str], where: str) -> InputError:
-        wanted = " or ".join(self._wanted[role])
+        wanted = " or ".join(ROLES[role] if role not in self._chosen else [self._chosen[role]])
         rule = f"no column {wanted}; say which has the {role} by {self._how.format(role)}"
         return InputError(f"{where}: {rule}; there are {show(list(names))}")
 
@@ -113,10 +138,18 @@ class RowReader:
                 if len(self._shapes) == _SHAPES:
                     self._shapes.clear()
                 self._shapes[names] = self.assign(names, where)
-            columns = self._shapes[names]
+            columns, reading = self._shapes[names], self._reading
             if self._unsure:
                 self._settle(columns, row, where)
-            yield split, where, _parse(self.without(columns), row, where)
+            reading.rows += 1
+            if flaw := _flaw(columns, row):
+                reading.skip(flaw, where)
+                continue
+            example = _parse(self.without(columns), row, where)
+            if reading.repeats(example):
+                reading.skip(REPEATED, where)
+                continue
+            yield split, where, example
         for role in self._missing if row else ():
             raise self._no_column(role, row, self._name)
 
@@ -140,16 +173,36 @@ class RowReader:
                 self._left_out[role] = None
 
 
+def _exact(name: str) -> str:
+    return name
+
+
+def _plain(name: str) -> str:
+    """Spell a column's name without case, spaces and dashes: `Search Query` is `search_query`."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def _flaw(columns: Columns, row: Record) -> str | None:
+    """Say why a row holds no example: it is blank, or lacks the query or the positive."""
+    empty = [name for name in (columns.query, columns.positive) if _is_empty(row.get(name))]
+    if len(empty) == 2 and all(map(_is_empty, row.values())):
+        return BLANK
+    return f"the column {empty[0]!r} is empty" if empty else None
+
+
+def _is_empty(cell: object) -> bool:
+    cells = cell if isinstance(cell, list) else [cell]
+    return all(one is None or (isinstance(one, str) and not one.strip()) for one in cells)
+
+
 def _parse(columns: Columns, row: Record, where: str) -> Example:
-    """Make an example of a row; an empty cell, or one of spaces, is no negative."""
+    """Make an example of a row; an empty cell, or one of spaces, is no target."""
     positives = strings(row.get(columns.positive), columns.positive, where)
-    if not positives or not all(map(str.strip, positives)):
-        raise InputError(f"{where}: the column {columns.positive!r} is empty")
     negatives = (t for name in columns.negatives for t in strings(row.get(name), name, where))
     return Example(
         identifier(row, columns.query_id, where) if columns.query_id else None,
         string(row, columns.query, where),
-        [Target(None, "", text) for text in positives],
+        [Target(None, "", text) for text in positives if text.strip()],
         [Target(None, "", text) for text in negatives if text.strip()],
         strings(row.get(columns.answers), columns.answers, where) if columns.answers else (),
     )

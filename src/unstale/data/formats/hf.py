@@ -4,9 +4,8 @@
 is one, is a dataset saved in the folder `corpus` beside the splits.
 """
 
-import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,20 @@ import pyarrow as pa
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import columns
 from unstale.data.formats.format import Format, Location
+from unstale.data.formats.reading import Reading
 from unstale.data.gather import Example, Target, gather
 from unstale.data.lines import show, text
 from unstale.errors import InputError
+from unstale.files import scratch_beside
+from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
 
-_HUB = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)?")
 _MARKS = ("dataset_dict.json", "state.json")  # of a folder that `save_to_disk` wrote
 
 
 def _fits(source: Location) -> bool:
     if source.path.exists():
         return any(source.beside(mark) for mark in _MARKS)
-    return bool(_HUB.fullmatch(source.place))
+    return "/" in source.place and is_hub_name(source.place, 3)
 
 
 def _read(source: Location) -> RetrievalDataset:
@@ -35,8 +36,15 @@ def _read(source: Location) -> RetrievalDataset:
     corpus = source.path / "corpus"
     parts = _open(str(corpus)).values() if corpus.is_dir() else ()
     rows = chain.from_iterable(_rows(part, str(corpus), source.progress) for part in parts)
-    found = gather(_examples(splits, source), columns.corpus_targets(rows), by_text=True)
-    return found.dataset(source.name if source.path.exists() else source.place)
+    reading = Reading(strict=source.strict)
+    examples = _examples(splits, source, reading)
+    found = gather(examples, columns.corpus_targets(rows), by_text=True)
+    reading.check(source.place)
+    name = source.name if source.path.exists() else source.place
+    dataset = replace(found.dataset(name), skipped=reading.skipped)
+    if source.progress:
+        reading.tell(source.place, dataset)
+    return dataset
 
 
 def from_columns(
@@ -61,10 +69,15 @@ def from_columns(
         raise InputError(f"{name} is of type {type(part).__name__}; {rule}")
     if isinstance(corpus, str):
         raise InputError(f"corpus must be a list of texts, found one text: {show(corpus)}")
-    reader = columns.RowReader(name, chosen or {}, 'columns={{"{}": COLUMN}}')
+    reading = Reading()
+    reader = columns.RowReader(name, chosen or {}, 'columns={{"{}": COLUMN}}', reading=reading)
     roles = reader.assign(part.column_names)
     rows = _rows(part.select_columns(roles.names), name, progress)
-    data = gather(reader.read("train", rows), _texts(corpus), by_text=True).dataset(name)
+    gathered = gather(reader.read("train", rows), _texts(corpus), by_text=True)
+    reading.check(name)
+    data = gathered.dataset(name)
+    if reading.skipped and progress:
+        reading.tell(name, data)
     return data, reader.without(roles)
 
 
@@ -85,20 +98,24 @@ def _open(place: str) -> dict[str, Any]:
         elif Path(place).exists():
             found = load_dataset(place)
         else:
+            hub_answers()  # or its library is told not to try for minutes
             owner, name, config = [*place.split("/"), None][:3]
             found = load_dataset(f"{owner}/{name}", config)
     except Exception as error:  # of many kinds: the network, the hub, the files
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot load the dataset {place!r} ({reason})") from None
+        rule = "" if Path(place).exists() or hub_answers() else f": {WHAT_TO_DO}"
+        raise InputError(f"cannot load the dataset {place!r}{rule} ({reason})") from None
     if isinstance(found, Dataset):
         return {str(found.split or "train"): found}
     return {str(split): part for split, part in found.items()}
 
 
-def _examples(splits: dict[str, Any], source: Location) -> Iterator[tuple[str, str, Example]]:
+def _examples(
+    splits: dict[str, Any], source: Location, reading: Reading
+) -> Iterator[tuple[str, str, Example]]:
     for split, part in splits.items():
         name = f"{source.place}, split {split}"
-        reader = columns.RowReader(name, source.columns)
+        reader = columns.RowReader(name, source.columns, reading=reading)
         part = part.select_columns(reader.assign(part.column_names).names)
         yield from reader.read(split, _rows(part, name, source.progress))
 
@@ -111,13 +128,13 @@ def _rows(part: Any, name: str, progress: bool) -> columns.Rows:  # noqa: ANN401
 def _write(dataset: RetrievalDataset, folder: Path) -> None:
     from datasets import DatasetDict
 
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    with scratch_beside(folder) as scratch:
         parts = {
-            split: _on_disk(Path(scratch, f"{i}.arrow"), *columns.split_table(dataset, split))
+            split: _on_disk(scratch / f"{i}.arrow", *columns.split_table(dataset, split))
             for i, split in enumerate(dataset.qrels)
         }
         DatasetDict(parts).save_to_disk(str(folder))
-        corpus = _on_disk(Path(scratch, "corpus.arrow"), *columns.corpus_table(dataset))
+        corpus = _on_disk(scratch / "corpus.arrow", *columns.corpus_table(dataset))
         corpus.save_to_disk(str(folder / "corpus"))
 
 

@@ -1,7 +1,9 @@
 """Plain tables, csv, jsonl or parquet: one file a split, and a corpus file if there is one."""
 
+import codecs
+import csv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -12,21 +14,50 @@ import pyarrow.parquet as pq
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import columns
 from unstale.data.formats.format import Format, Location, splits_of
+from unstale.data.formats.reading import BLANK, Reading
 from unstale.data.gather import Example, gather
 from unstale.data.lines import csv_rows, json_records, write_csv, write_lines
 from unstale.errors import InputError
 
+_SEPARATORS = (",", ";", "\t", "|")
 
-def _read_csv(path: Path, progress: bool) -> columns.Rows:
+
+def _read_csv(path: Path, progress: bool, reading: Reading) -> columns.Rows:
     names: list[str] = []
-    for line, fields in csv_rows(path, progress, "\t" if path.suffix == ".tsv" else ","):
-        if not names:
+    separator = _separator(path)
+    if separator != ("\t" if path.suffix == ".tsv" else ","):
+        reading.how.append(f"separated by {separator!r}")
+    for line, fields in csv_rows(path, progress, separator, legacy=True):
+        where = f"{path}:{line}"
+        if not any(map(str.strip, fields)):
+            reading.rows += bool(names)
+            reading.skip(BLANK, where)
+        elif not names:
             names = fields
         elif len(fields) != len(names):
+            reading.rows += 1
             rule = f"expected {len(names)} fields as in the header, found {len(fields)}"
-            raise InputError(f"{path}:{line}: {rule}")
+            reading.skip(rule, where)
         else:
-            yield f"{path}:{line}", dict(zip(names, fields, strict=True))
+            yield where, dict(zip(names, fields, strict=True))
+
+
+def _separator(path: Path) -> str:
+    """Find the separator that gives the header the most cells: a comma (tsv: a tab) if in doubt."""
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    with path.open("rb") as file:
+        head = next((line for line in file if line.strip()), b"")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{path} is UTF-16; expected UTF-8: save it anew as `CSV UTF-8`")
+    header = head.decode("utf-8-sig", errors="replace")
+    usual = "\t" if path.suffix == ".tsv" else ","
+    known = sorted(_SEPARATORS, key=lambda separator: separator != usual)
+    return max(known, key=lambda separator: len(next(csv.reader([header], delimiter=separator))))
+
+
+def _read_jsonl(path: Path, progress: bool, _: Reading) -> columns.Rows:
+    return json_records(path, progress)
 
 
 def _write_jsonl(path: Path, names: list[str], cells: columns.Cells) -> None:
@@ -34,7 +65,7 @@ def _write_jsonl(path: Path, names: list[str], cells: columns.Cells) -> None:
     write_lines(path, (dict(zip(names, row, strict=True)) for row in cells))
 
 
-def _read_parquet(path: Path, progress: bool) -> columns.Rows:
+def _read_parquet(path: Path, progress: bool, _: Reading) -> columns.Rows:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
@@ -47,7 +78,7 @@ def _read_parquet(path: Path, progress: bool) -> columns.Rows:
 class _Table:
     name: str
     suffixes: tuple[str, ...]  # the first is written
-    read_rows: Callable[[Path, bool], columns.Rows]
+    read_rows: Callable[[Path, bool, Reading], columns.Rows]
     write_rows: Callable[[Path, list[str], columns.Cells], None]
     loose: bool = False  # each row has columns of its own
 
@@ -64,28 +95,41 @@ class _Table:
         return f"corpus{self.suffixes[0]}"
 
     def _files(self, at: Location) -> list[Path]:
-        """List the files with columns for a query and a positive; all, if columns are named."""
+        """List the files with columns for a query and a positive; all, if columns are named.
+
+        A file that was named itself is one, so that what is wrong with it is said by its reader.
+        """
+        if at.path.is_file():
+            return at.files(*self.suffixes)
         files = [file for file in at.files(*self.suffixes) if file.name != self._corpus]
         return [file for file in files if at.columns or self._has_columns(file)]
 
     def _has_columns(self, file: Path) -> bool:
         try:
-            where, row = next(self.read_rows(file, False), ("", {}))
-            columns.RowReader(where, {}).assign(row)
+            where, row = next(self.read_rows(file, False, Reading()), ("", {}))
+            columns.RowReader(where, {}, alone=False).assign(row)
         except InputError:
             return False
         return True
 
     def _read(self, at: Location) -> RetrievalDataset:
-        corpus = at.corpus(self._corpus)
-        targets = columns.corpus_targets(self.read_rows(corpus, at.progress)) if corpus else ()
-        return gather(self._examples(at), targets, by_text=True).dataset(at.name)
+        corpus, reading = at.corpus(self._corpus), Reading(strict=at.strict)
+        rows = self.read_rows(corpus, at.progress, Reading()) if corpus else iter(())
+        gathered = gather(self._examples(at, reading), columns.corpus_targets(rows), by_text=True)
+        reading.check(at.place)
+        dataset = replace(gathered.dataset(at.name), skipped=reading.skipped)
+        if at.progress:
+            reading.tell(at.place, dataset)
+        return dataset
 
-    def _examples(self, at: Location) -> Iterator[tuple[str, str, Example]]:
+    def _examples(self, at: Location, reading: Reading) -> Iterator[tuple[str, str, Example]]:
+        alone = at.path.is_file()
         for split, parts in splits_of(self._files(at) or [at.path]).items():
             for file in parts:
-                reader = columns.RowReader(str(file), at.columns, loose=self.loose)
-                yield from reader.read(split, self.read_rows(file, at.progress))
+                reader = columns.RowReader(
+                    str(file), at.columns, loose=self.loose, alone=alone, reading=reading
+                )
+                yield from reader.read(split, self.read_rows(file, at.progress, reading))
 
     def _write(self, dataset: RetrievalDataset, folder: Path) -> None:
         self.write_rows(folder / self._corpus, *columns.corpus_table(dataset))
@@ -97,5 +141,5 @@ class _Table:
 _write_parquet = partial(columns.write_arrow, open_writer=pq.ParquetWriter)
 
 CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv).format
-JSONL = _Table("jsonl", (".jsonl", ".json"), json_records, _write_jsonl, loose=True).format
+JSONL = _Table("jsonl", (".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True).format
 PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet).format

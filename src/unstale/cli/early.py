@@ -1,0 +1,180 @@
+"""What can be known to be wrong from flags, folders and names alone, before torch is imported."""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from unstale.cli.config import CONFIG, paths_read, place_of, written_by
+from unstale.cli.flags import flag_values
+from unstale.cli.options import OutputFlags
+from unstale.data.names import FORMAT_NAMES, check_name, split_name
+from unstale.declare import parse_seeds
+from unstale.encoders.packaged import packaged_model
+from unstale.errors import InputError
+from unstale.hub import check_reachable, is_hub_name
+from unstale.settings import STRATEGIES
+from unstale.written import LIST, LOCK, foreign
+
+_MODELS = ("model", "retriever", "reader", "cross_encoder")
+_RUNS = ("search", "serve", "answer")  # commands that need a finished run
+_OPTIONAL = ("doctor", "experiment")  # commands that need no --output
+_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
+_ARGUMENTS = {  # files that declare the trainer's arguments
+    "transformers": ["training_args.py"],
+    "sentence_transformers": ["base/training_args.py", "sentence_transformer/training_args.py"],
+}
+
+
+def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass of options
+    """Refuse what cannot work; where the hub is needed, see whether it is there."""
+    values = flag_values(chosen)
+    if isinstance(chosen, OutputFlags) and (chosen.output or command not in _OPTIONAL):
+        check_output(chosen)
+    for name in (str(values[key]) for key in ("data",) if values.get(key)):
+        check_name(name)
+    for name in (str(values[key]) for key in _MODELS if values.get(key)):
+        check_model(name)
+    _check_choices(command, values)
+    for key in ("buffer", "vectors", "path"):
+        if values.get(key) and not place_of(str(values[key])).exists():
+            what = " is not a buffer" if key == "buffer" else ""
+            raise InputError(f"{values[key]}{what}: there is no such file or folder")
+    if values.get("run") and not Path(values["run"]).is_dir():
+        raise InputError(f"there is no run folder {values['run']!r}")
+    if command in _RUNS:
+        check_run(values["run"])
+    if "seeds" in values:
+        parse_seeds(values["seeds"])
+    _check_trainer(values.get("trainer") or {})
+    for key in _MODELS:
+        if values.get(key) and _asks_hub(str(values[key])):
+            check_reachable(str(values[key]), key.replace("_", "-"))
+    data = split_name(str(values.get("data") or "docstrings"))
+    if data.on_hub and _asks_hub(data.place):
+        check_reachable(data.place, "dataset")
+
+
+def check_run(path: str) -> Path:
+    """Return the folder that has the flags of a finished run: of a comparison's cell, its own."""
+    folder = owner = Path(path)
+    if not (folder / "model").is_dir():
+        cells = sorted(str(path.parent) for path in (folder / "cells").glob("*/model"))
+        if cells:
+            rule = f"name one of its cells, e.g. {cells[0]}"
+            raise InputError(f"{folder} is a comparison; {rule}")
+        raise InputError(f"{folder} is not a finished training run (no model/)")
+    if not (folder / CONFIG).is_file() and folder.resolve().parent.name == "cells":
+        owner = folder.resolve().parent.parent
+    if not (owner / CONFIG).is_file():
+        raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
+    return owner
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that is no folder, not `tiny`, and neither packaged nor a name on the hub."""
+    path = Path(name)
+    if path.is_dir():
+        if not any((path / file).exists() for file in ("modules.json", "config.json")):
+            raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
+    elif path.exists():
+        raise InputError(f"{name} is a file; a model is a folder, `tiny` or a name on the hub")
+    elif not is_hub_name(name):
+        raise InputError(f"no model folder {name!r}")
+
+
+def check_output(chosen: OutputFlags) -> None:
+    """Refuse a folder that holds something else, or what the command is about to read."""
+    if not chosen.output:
+        raise InputError("--output is required: a folder for the results")
+    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
+    try:
+        place = folder.resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder} is a file")
+    used = is_used(folder)
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite exclude each other")
+    if resume and not written_by(folder, ""):
+        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
+    if used and not (overwrite or resume):
+        ways = "--overwrite or --resume" if "resume" in flag_values(chosen) else "--overwrite"
+        raise InputError(f"{folder} is not empty; use {ways}, or another folder")
+    if used and overwrite:
+        _check_ours(folder)
+    for read in paths_read(chosen) if used and overwrite else ():
+        source = place_of(read).resolve()
+        if source.exists() and source.is_relative_to(place):
+            raise InputError(f"--overwrite would delete {read}, which this command reads")
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse to replace a folder that holds anything but what unstale wrote there."""
+    if not written_by(folder, ""):
+        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
+    if not (folder / LIST).is_file():
+        rule = "an earlier version of unstale wrote it, and kept no list of its files"
+        raise InputError(f"{folder} is not overwritten: {rule}; delete it, or choose another")
+    if others := foreign(folder):
+        named = ", ".join(map(ascii, others[:3])) + (" and more" if len(others) > 3 else "")
+        rule = "unstale did not write this; move it away, or choose another folder"
+        raise InputError(f"{folder} is not overwritten, for it holds {named}: {rule}")
+
+
+def is_used(folder: Path) -> bool:
+    """Tell whether a folder holds something."""
+    return folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
+
+
+def resumes(chosen: OutputFlags) -> bool:
+    """Tell whether a command resumes what was interrupted."""
+    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
+
+
+def _check_choices(command: str, values: Mapping[str, Any]) -> None:
+    """Refuse unknown strategies and formats; those of other packages are known by their names."""
+    if strategy := values.get("strategy"):
+        _check_strategies([strategy], rag=command == "rag")
+    if names := values.get("strategies"):
+        words = [word.strip().partition(":")[0] for word in names.split(",")]
+        _check_strategies(words, rag=bool(values.get("reader")))
+    for key in ("to", "format"):
+        if values.get(key) and values[key] not in FORMAT_NAMES:
+            known = ", ".join(FORMAT_NAMES)
+            raise InputError(f"unknown format {values[key]!r}; choose from {known}")
+
+
+def _check_strategies(names: Iterable[str], *, rag: bool) -> None:
+    known = [*STRATEGIES, *(entry.name for entry in entry_points(group="unstale.strategies"))]
+    known += ["none", "frozen"] if rag else []
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise InputError(f"unknown strategy {name!r}; choose from {', '.join(known)}{meant}")
+
+
+def _check_trainer(given: Mapping[str, Any]) -> None:
+    """Refuse arguments that no trainer declares, by a look at the files that declare them."""
+    specs = {package: find_spec(package) for package in _ARGUMENTS} if given else {}
+    known: set[str] = set()
+    for package, spec in specs.items():
+        for file in _ARGUMENTS[package]:
+            path = Path(spec.origin).parent / file if spec and spec.origin else None
+            if path is None or not path.is_file():
+                return  # another version: its own check comes later
+            known |= set(_FIELD.findall(path.read_text("utf-8")))
+    for name in given:
+        if known and name not in known:
+            close = get_close_matches(name, known, 1)
+            meant = f"; did you mean --trainer.{close[0]}?" if close else ""
+            raise InputError(f"--trainer: the Trainer's arguments have no {name}{meant}")
+
+
+def _asks_hub(name: str) -> bool:
+    return name != "tiny" and not Path(name).exists() and packaged_model(name) is None

@@ -1,0 +1,229 @@
+"""Only what unstale wrote is ever removed, and only regular files are replaced."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from unstale.cli import demo
+from unstale.cli.config import save_config
+from unstale.cli.main import main
+from unstale.cli.options import DemoFlags, EvaluateFlags, TrainFlags
+from unstale.cli.output import run_folder
+from unstale.errors import InputError, RunError
+from unstale.files import atomic_file, atomic_folder, scratch_beside, write_json
+from unstale.integrity import SEAL, check_seal, seal
+from unstale.locks import release
+from unstale.results import RunResult
+from unstale.training.checkpoints import all_checkpoints
+from unstale.written import LIST, foreign, keep_list, remove_written, sweep, written
+
+RESULT = RunResult(strategy="stale", metrics={"recall@10": 0.5}, steps=7)
+
+
+@pytest.fixture(autouse=True)
+def locks():
+    yield
+    release()
+
+
+def finish(output: Path, **flags: object) -> Path:
+    """Do what `unstale train` does to a folder, without training."""
+    with run_folder("train", TrainFlags(output=str(output), **flags)) as run:
+        made = run.begin()
+        with atomic_folder(made / "model") as model:
+            (model / "1_Pooling").mkdir()
+            (model / "1_Pooling" / "config.json").write_text("{}")
+        write_json(made / "buffer" / "manifest.json", {})
+        run.finish({"name": "world"}, [RESULT])
+    release()
+    return output
+
+
+def files(folder: Path) -> set[str]:
+    return {
+        p.relative_to(folder).as_posix()
+        for p in folder.rglob("*")
+        if not p.is_dir() or p.is_symlink()
+    }
+
+
+def test_a_run_is_overwritten_by_its_list(tmp_path: Path) -> None:
+    run = finish(tmp_path / "run")
+    before = files(run)
+    assert {"config.yaml", "results.json", SEAL, "model/1_Pooling/config.json"} <= before
+    assert foreign(run) == []
+    assert files(finish(run, overwrite=True)) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", ".git/config", "model/notes.md", "buffer/deep/a", ".notes.old", "link"]
+)
+def test_overwrite_refuses_a_folder_with_anything_else(name: str, tmp_path: Path) -> None:
+    run, kept = finish(tmp_path / "run"), tmp_path / "kept"
+    kept.mkdir()
+    (kept / "a").write_text("mine")
+    (run / name).parent.mkdir(parents=True, exist_ok=True)
+    if name == "link":
+        (run / name).symlink_to(kept)
+    else:
+        (run / name).write_text("mine")
+    before = files(run)
+    with pytest.raises(InputError, match=f"it holds '{name}': unstale did not write this"):
+        finish(run, overwrite=True)
+    assert files(run) == before
+    assert (kept / "a").read_text() == "mine"
+
+
+def test_overwrite_refuses_a_folder_that_kept_no_list(tmp_path: Path) -> None:
+    save_config(tmp_path, "train", TrainFlags())  # as in a source folder with such a file
+    (tmp_path / "src.py").write_text("mine")
+    with pytest.raises(InputError, match="kept no list of its files"):
+        finish(tmp_path, overwrite=True)
+    assert files(tmp_path) == {"config.yaml", "src.py"}
+
+
+def test_the_demo_keeps_what_it_did_not_write(tmp_path: Path) -> None:
+    with run_folder("demo", TrainFlags(output=str(tmp_path / "demo"))) as run:
+        run.begin()
+    release()
+    (tmp_path / "demo" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"it holds 'mine\.txt'"):
+        demo.run(DemoFlags(output=str(tmp_path / "demo")))
+    assert (tmp_path / "demo" / "mine.txt").exists()
+
+
+def test_sweeping_takes_only_names_of_ours(tmp_path: Path) -> None:
+    ours = [".a.json.77.unstale-tmp", "deep/.model.77.unstale-old/x"]
+    theirs = [".notes.old", "sub/.draft.tmp", "a.unstale-tmp", ".lock"]
+    for name in ours + theirs:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert files(tmp_path) == set(theirs)
+
+
+def test_a_folder_that_is_replaced_keeps_what_others_put_there(tmp_path: Path) -> None:
+    run = finish(tmp_path / "run")
+    (run / "model" / "notes.md").write_text("mine")
+    with atomic_folder(run / "model") as model:
+        (model / "new").touch()
+    assert files(run / "model") == {"new", "notes.md"}
+    assert foreign(run) == ["model/notes.md"]
+    remove_written(run / "model")
+    assert files(run / "model") == {"notes.md"}
+
+
+def test_a_hostile_list_removes_nothing_outside(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "secret").write_text("mine")
+    run = tmp_path / "run"
+    keep_list(run)
+    (run / "link").symlink_to(tmp_path / "deep")
+    outside = ["../secret", str(tmp_path / "secret"), "link/secret", "a/../../secret"]
+    lines = [f'"{name}"' for name in outside] + ["{", "[1]", '{"gone": 3}']
+    (run / LIST).write_text("\n".join(lines))
+    assert written(run) == {"link/secret"}
+    remove_written(run)
+    assert files(tmp_path) == {"secret", "deep/secret", f"run/{LIST}", "run/link"}
+
+
+@pytest.mark.parametrize("kind", ["device", "link", "pipe", "folder"])
+def test_only_regular_files_are_replaced(kind: str, tmp_path: Path) -> None:
+    path, kept = tmp_path / "plan.json", tmp_path / "kept"
+    kept.write_text("mine")
+    if kind == "device":
+        path = Path(os.devnull)
+    elif kind == "link":
+        path.symlink_to(kept)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(InputError, match="no regular file"), atomic_file(path):
+        pass
+    assert kept.read_text() == "mine"
+
+
+def test_a_plan_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.json").write_text("mine")
+    for path in (tmp_path / "mine.json", Path(os.devnull)):
+        assert main(["plan", "--output", str(path)]) == 2
+        assert "exists, and is not replaced" in capsys.readouterr().err
+    assert (tmp_path / "mine.json").read_text() == "mine"
+
+
+def test_the_second_of_two_commands_that_write_one_new_folder_fails(tmp_path: Path) -> None:
+    chosen = EvaluateFlags(output=str(tmp_path / "data"))
+    with run_folder("convert", chosen) as first, run_folder("convert", chosen) as second:
+        with first.at_once() as folder:
+            (folder / "first").touch()
+        with pytest.raises(InputError, match="is not empty"), second.at_once() as folder:
+            (folder / "second").touch()
+    assert files(tmp_path / "data") == {"first", "config.yaml", LIST}
+    assert files(tmp_path) == {f"data/{name}" for name in files(tmp_path / "data")}
+
+
+def test_data_is_overwritten_by_its_list_too(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        chosen = EvaluateFlags(output=str(tmp_path / "data"), overwrite=name == "second")
+        with run_folder("convert", chosen) as run, run.at_once() as folder:
+            (folder / name).touch()
+    assert files(tmp_path / "data") == {"second", "config.yaml", LIST}
+    (tmp_path / "data" / "mine").touch()
+    with pytest.raises(InputError, match="it holds 'mine'"), run_folder("convert", chosen):
+        pass
+
+
+def test_a_folder_that_was_moved_away_is_not_sealed(tmp_path: Path) -> None:
+    with run_folder("train", TrainFlags(output=str(tmp_path / "run"))) as run:
+        made = run.begin()
+        write_json(made / "buffer" / "manifest.json", {})
+        made.rename(tmp_path / "elsewhere")
+        with pytest.raises(RunError, match=r"lacks .*config\.yaml.*it was moved"):
+            run.finish({"name": "world"}, [RESULT])
+    assert not (tmp_path / "run" / SEAL).exists()
+
+
+def test_a_seal_needs_all_that_was_written_but_old_checkpoints(tmp_path: Path) -> None:
+    keep_list(tmp_path)
+    for name in ("a.json", "checkpoints/checkpoint-1/b.json"):
+        write_json(tmp_path / name, {})
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "checkpoints" / "checkpoint-1" / "b.json").unlink()
+    seal(tmp_path)
+    assert check_seal(tmp_path) == 1  # what is not ours is not ours to vouch for
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(RunError, match=r"lacks 'a\.json'"):
+        seal(tmp_path)
+
+
+def test_scratch_is_beside_and_goes(tmp_path: Path) -> None:
+    with scratch_beside(tmp_path / "data") as scratch:
+        (scratch / "x").touch()
+        assert scratch.parent == tmp_path
+    assert files(tmp_path) == set()
+
+
+def test_folders_that_are_only_like_checkpoints(tmp_path: Path) -> None:
+    for name in ("checkpoint-3", "checkpoint-\u00b2", "checkpoint-x", "checkpoint-12"):
+        (tmp_path / name).mkdir()
+    assert [f.name for f in all_checkpoints(tmp_path)] == ["checkpoint-12", "checkpoint-3"]
+
+
+def test_an_output_that_is_a_loop_of_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert main(["train", "--output", str(tmp_path / "a")]) == 2
+    assert "cannot be a folder" in capsys.readouterr().err
+
+
+def test_a_command_advises_only_flags_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(InputError, match="use --overwrite, or"):
+        run_folder("evaluate", EvaluateFlags(output=str(tmp_path))).__enter__()
+    with pytest.raises(InputError, match="use --overwrite or --resume, or"):
+        run_folder("train", TrainFlags(output=str(tmp_path))).__enter__()
