@@ -15,7 +15,7 @@ from unstale.errors import InputError, RunError
 from unstale.files import write_json
 from unstale.integrity import digest, read_object, sha256
 from unstale.migration.embed import Stages
-from unstale.migration.fitting import Fitted, Fitting
+from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
 from unstale.migration.index import write_index, write_rows
 from unstale.migration.order import in_order
@@ -127,7 +127,9 @@ class Migration:
         self._check_same(output / STAGES / MADE_OF)
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
-        done = Fitting(source, stages, asked, self.settings).run(self.size, self.more)
+        earlier = tuple(sorted(p.name for p in (output / STAGES).glob(f"{RE_EMBEDDED}*")))
+        fitting = Fitting(source, stages, asked, self.settings, earlier)
+        done = fitting.run(self.size, self.more)
         sample = done.sample
         fused = self._fuse(done, stages)
         known, path, correcting = sample.known(), output, 0.0
