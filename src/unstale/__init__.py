@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
     from unstale.rag.load import load_questions
-    from unstale.rag.reader import load_reader
+    from unstale.rag.load_reader import load_reader
     from unstale.rag.settings import RagSettings
     from unstale.rag.tiny_reader import tiny_reader
     from unstale.results import RunResult
@@ -69,7 +69,7 @@ _HOMES = {
     "load_dataset": "unstale.data.load",
     "load_encoder": "unstale.encoders.load",
     "load_questions": "unstale.rag.load",
-    "load_reader": "unstale.rag.reader",
+    "load_reader": "unstale.rag.load_reader",
     "migrate": "unstale.migration.job",
     "tiny_reader": "unstale.rag.tiny_reader",
     "train": "unstale.jobs",

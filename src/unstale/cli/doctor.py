@@ -12,6 +12,7 @@ from unstale.data.load import load_dataset
 from unstale.doctor.advice import HELD, advise
 from unstale.doctor.trial import Trial, run_trial
 from unstale.results import RESULTS
+from unstale.shown import say
 from unstale.training.settings import TrainSettings
 
 _COMPARED = "--strategies in-batch,corrected-free"
@@ -29,13 +30,13 @@ def run(chosen: DoctorFlags) -> None:
         seconds = time.perf_counter() - began
         said = advise(trial.findings)
         _show(trial, len(dataset.targets), seconds)
-        print(said)
-        print(f"Whether mining pays at all: unstale compare --data {chosen.data} {_COMPARED}")
+        say(said)
+        say(f"Whether mining pays at all: unstale compare --data {chosen.data} {_COMPARED}")
         if folder:
             found = asdict(trial.findings) | {"advice": said, "seconds": seconds}
             output = folder.begin()
             folder.finish(trial.dataset.counts, [], doctor=found)
-            print(f"results: {output / RESULTS}")
+            say(f"results: {output / RESULTS}")
 
 
 def _show(trial: Trial, targets: int, seconds: float) -> None:
@@ -56,7 +57,7 @@ def _show(trial: Trial, targets: int, seconds: float) -> None:
     tried = (
         f"{found.steps:,} steps of {found.batch_size} queries on {drawn:,} of {targets:,} targets"
     )
-    print(f"\n{trial.dataset.name}, --strategy corrected-free: {tried}")
+    say(f"\n{trial.dataset.name}, --strategy corrected-free: {tried}")
     for name, text in rows.items():
-        print(f"  {name:<{max(map(len, rows))}}  {text}")
-    print(f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further\n")
+        say(f"  {name:<{max(map(len, rows))}}  {text}")
+    say(f"{seconds:.0f} s; a longer training, or a higher learning rate, drifts further\n")

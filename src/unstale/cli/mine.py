@@ -28,6 +28,7 @@ from unstale.machine import free_memory
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
 from unstale.miners.offline import complete, mine_split, with_negatives
 from unstale.report.table import dropped_text
+from unstale.shown import say
 
 
 def run(chosen: MineFlags) -> None:
@@ -66,18 +67,18 @@ def run(chosen: MineFlags) -> None:
             with output.at_once() as folder:
                 form.write(written, folder)
     count = int((mined.targets >= 0).sum())
-    print(
+    say(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
     if short:
         done = {"drop": "left out", "pad": "padded", "refill": "refilled at random", "keep": "kept"}
         fewer = f"{short:,} queries had fewer than {chosen.hard_negatives} negatives"
-        print(f"{fewer}: {done[how]} (--short {how})")
+        say(f"{fewer}: {done[how]} (--short {how})")
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
-        print(dropped)
+        say(dropped)
     if lost := form.loses(written):
-        print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output.path}")
+        say(f"{form.name} has no place for: {', '.join(lost)}")
+    say(f"{form.name}: {output.path}")
 
 
 def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:

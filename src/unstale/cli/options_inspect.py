@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, TrustFlags
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
 
@@ -102,7 +102,7 @@ class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
     targets: int = setting(20_000, least=2)
     batch_size: int | None = setting(None, least=1)
     learning_rate: float | None = setting(None, least=0)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,18 @@ class PlanFlags(EncoderFlags):
 class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
     """Bring old vectors up to date with a new encoder by embedding only a sample.
 
-    It writes the new vectors in the format of the old ones, results.json and curve.svg.
+    It says what each way of serving would give and cost, and writes what --way asks for.
 
     Args:
-        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
-            that `unstale embed` wrote. Row by row they belong to the targets of the data.
+        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, a buffer
+            that `unstale embed` wrote, or a collection: `qdrant:PLACE#COLLECTION`,
+            `lancedb:FOLDER#TABLE`, if need be with `?id=FIELD&vector=FIELD` at its end. Row by
+            row they belong to the targets of the data, or id by id where rows have ids.
+        old_model: The encoder that made the old vectors. It embeds queries for the old index, so
+            that both models can rank.
+        ids: A text file with the target id of each row, a line each, if the rows are in another
+            order than the data.
+        swap: Serve the new collection in place of the old one, which is kept, when it is written.
         data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
             folder may lack qrels, or queries.
         resume: Resume an embedding that was interrupted.
@@ -167,4 +174,7 @@ class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
 
     vectors: str = ""
     data: str = "docstrings"
+    old_model: str | None = None
+    ids: str | None = None
+    swap: bool = setting(False, changeable=True)
     resume: bool = False

@@ -15,11 +15,13 @@ from unstale.evaluation.evaluator import Evaluator, sample_queries
 from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
+from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
@@ -69,7 +71,7 @@ def train_checked(
     epochs = settings.steps * checked.batch_size / len(pairs)
     if progress:
         length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
-        print(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
+        say(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
@@ -95,6 +97,7 @@ def train_checked(
     metrics = evaluate(model)
     record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
+        warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, record.freshness, logs)
