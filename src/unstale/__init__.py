@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from unstale.data.load import load_dataset
     from unstale.drop_in.fresh import FreshNegatives
     from unstale.encoders.load import load_encoder
+    from unstale.migration.adapter import QueryAdapter
     from unstale.migration.job import migrate
+    from unstale.migration.on_read import FreshVectors, ReadThrough
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
     from unstale.rag.load import load_questions
@@ -31,8 +33,11 @@ __all__ = [
     "Corrector",
     "Filters",
     "FreshNegatives",
+    "FreshVectors",
     "MigrateSettings",
+    "QueryAdapter",
     "RagSettings",
+    "ReadThrough",
     "RetrievalDataset",
     "RunResult",
     "TargetBuffer",
@@ -54,7 +59,10 @@ _HOMES = {
     "Corrector": "unstale.corrector.network",
     "Filters": "unstale.settings",
     "FreshNegatives": "unstale.drop_in.fresh",
+    "FreshVectors": "unstale.migration.on_read",
     "MigrateSettings": "unstale.migration.settings",
+    "QueryAdapter": "unstale.migration.adapter",
+    "ReadThrough": "unstale.migration.on_read",
     "RagSettings": "unstale.rag.settings",
     "RetrievalDataset": "unstale.data.dataset",
     "RunResult": "unstale.results",
