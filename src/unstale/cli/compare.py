@@ -1,5 +1,6 @@
 """`unstale compare`: strategies x seeds, from identical starts, with an honest summary."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
 from unstale.declare import flag, parse_seeds
+from unstale.distributed import on_first, start
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -20,6 +22,7 @@ from unstale.report.page import write_page
 from unstale.report.summary import REFERENCES, summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.cells import Cell, embed_once, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
@@ -34,6 +37,7 @@ def run(chosen: CompareFlags) -> None:
     if chosen.rag and not chosen.reader:
         raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
+    start(chosen.device)
     with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
@@ -52,8 +56,8 @@ def run(chosen: CompareFlags) -> None:
         summary = summarise(values, (*REFERENCES, "frozen") if chosen.reader else REFERENCES)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
-    page = write_page(output, recipe(flag_values(chosen)))
-    print(f"results: {output / RESULTS}\nreport:  open {page}")
+    page = on_first(lambda: write_page(output, recipe(flag_values(chosen))))
+    say(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(
@@ -93,7 +97,7 @@ def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[st
         find(name)
         if name in counts:
             raise InputError(f"--strategies names {name} twice")
-        if count and (not count.isdigit() or not 1 <= int(count) <= len(seeds)):
+        if count and not (re.fullmatch("[0-9]+", count) and 1 <= int(count) <= len(seeds)):
             raise InputError(f"--strategies {word}: expected a number from 1 to {len(seeds)}")
         counts[name] = int(count or len(seeds))
     return [(name, seed) for i, seed in enumerate(seeds) for name, n in counts.items() if i < n]
@@ -110,7 +114,8 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"--rag.{name}: use {use}")
     usual = CompareFlags()
     for name in own - known - {"model", "strategies", "seeds", "rag"}:
-        if getattr(chosen, name) != getattr(usual, name):
+        value, default = getattr(chosen, name), getattr(usual, name)
+        if value != default and (value or default):  # a config file's empty list is no tuple
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}

@@ -11,6 +11,7 @@ from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import Texts
 from unstale.data.load import load_dataset
+from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
@@ -21,6 +22,7 @@ from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table, ways_table
 from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
+from unstale.shown import say
 
 CURVE = "curve.svg"
 _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
@@ -29,6 +31,7 @@ _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
 def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
     _check_output(chosen)
+    start(chosen.device)
     with run_folder("correct", chosen) as folder:
         if folder.finished:
             return
@@ -38,19 +41,21 @@ def run(chosen: CorrectFlags) -> None:
         store = _swapping(chosen, source)
         if chosen.ids is not None:
             source.ids = _read_ids(Path(chosen.ids), source.rows)
-        dataset = load_dataset(chosen.data, judged=False)
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=rank() == 0, judged=False)
         old = _old_encoder(chosen) if chosen.old_model else None
         migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old)
         output = folder.begin()
         done = migration.run(output)
-        write_json(output / RESULTS, done.results)
-        with atomic_file(output / CURVE) as temporary:
-            temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
+        if rank() == 0:
+            write_json(output / RESULTS, done.results)
+            with atomic_file(output / CURVE) as temporary:
+                temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
-    print(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
+    say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
     if store is not None:
-        print(store.swap())
+        say(on_first(store.swap))
 
 
 def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
@@ -80,14 +85,14 @@ def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None
 
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
-        print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
+        say(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     cost = done.results["cost"]
     each = cost["seconds"]["embedding"] / cost["targets_embedded"]
-    print(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
+    say(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
     judged = done.results["verdict"]
     if "ways" in judged:
-        print(ways_table(judged["ways"], done.results["queries"]["validate"]))
-    print(judged["text"])
+        say(ways_table(judged["ways"], done.results["queries"]["validate"]))
+    say(judged["text"])
 
 
 def _check_output(chosen: CorrectFlags) -> None:

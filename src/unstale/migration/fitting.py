@@ -5,6 +5,7 @@ Held-out targets judge, and have no say in what is chosen or learned.
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from unstale.corrector.closed_form import least_squares
+from unstale.distributed import on_first
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migration.embed import EmbeddedTargets, EmbedPicked
@@ -96,6 +98,7 @@ class Fitting:
     embed: EmbedPicked
     asked: AskedQueries
     settings: MigrateSettings
+    device: torch.device | None = None  # on which the corrector is fitted and runs
     earlier: tuple[str, ...] = ()  # stages that enlarged the sample before this run
 
     def run(self, size: int, more: int, *, curve: bool = True) -> Fitted:
@@ -148,7 +151,8 @@ class Fitting:
             if wanted == len(left):  # there is nothing to choose
                 return Picked(left, left[:0])
             # Held-out targets are seen as corrected: their fresh vectors must not choose.
-            index = index_chunks(source, learned.corrector, sample.known(held_out=False), "ranking")
+            seen = sample.known(held_out=False)
+            index = index_chunks(source, learned.corrector, seen, "ranking", self.device)
             depth = max(DEPTH, -(-2 * wanted // len(queries)))
             scores = retrieval_scores(queries, index, source.rows, depth)
             held = sample.rows[sample.held_out]
@@ -169,10 +173,13 @@ class Fitting:
             # The held-out targets stay the same, so that the points of the curve can be compared.
             some = generator.permutation(taught)[: round(part * len(taught))]
             smaller = sample.take(np.sort(np.concatenate([some, held])))
-            learned = learn(smaller.stale, smaller.fresh, smaller.held_out, self.settings)
+            learned = on_first(partial(self._learn, smaller))
             found = self.validate(learned, smaller)
             points.append({"embedded": len(smaller.rows), **as_json(found)})
         return Fitted(sample, learned, found, points, time.perf_counter() - began)
+
+    def _learn(self, sample: Sampled) -> Learned:
+        return learn(sample.stale, sample.fresh, sample.held_out, self.settings, self.device)
 
     def validate(self, learned: Learned, sample: Sampled) -> dict[str, Interval]:
         """Judge the new index on the held-out targets and queries."""
@@ -188,7 +195,9 @@ class Fitting:
             seen = learned.corrector(sample.stale[held])
         cosine = torch.cosine_similarity(seen, fresh).numpy()
         intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
-        index = index_chunks(self.source, learned.corrector, sample.known(), "validating")
+        index = index_chunks(
+            self.source, learned.corrector, sample.known(), "validating", self.device
+        )
         intervals[f"overlap@{k}"], found = neighbour_overlap(
             queries, index, sample.known(), Pairs(seen, fresh), k, asking=asking
         )

@@ -7,13 +7,15 @@ from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.distributed import on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
 from unstale.files import write_json
-from unstale.integrity import digest, read_object, sha256
+from unstale.integrity import digest, sha256
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
@@ -124,23 +126,26 @@ class Migration:
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit and judge; then write what was asked for, and what it cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
-        self._check_same(output / STAGES / MADE_OF)
+        on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
         earlier = tuple(sorted(p.name for p in (output / STAGES).glob(f"{RE_EMBEDDED}*")))
-        fitting = Fitting(source, stages, asked, self.settings, earlier)
+        device = self.model.device
+        fitting = Fitting(source, stages, asked, self.settings, device, earlier)
         done = fitting.run(self.size, self.more)
         sample = done.sample
         fused = self._fuse(done, stages)
         known, path, correcting = sample.known(), output, 0.0
         if self.settings.way == "rewrite":
             made_by = fingerprint(self.model, dataset.targets)
-            path, correcting = write_index(source, done.learned.corrector, known, output, made_by)
-            write_rows(output, dataset.target_ids, known)
+            path, correcting = write_index(
+                source, done.learned.corrector, known, output, made_by, device
+            )
+            on_first(lambda: write_rows(output, dataset.target_ids, known))
             if file_states(source.path) != self._read:
                 raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
-            adapter = fused.adapter.save(output / ADAPTER)
+            adapter = on_first(lambda: fused.adapter.save(output / ADAPTER))
             path = adapter if self.settings.way == "query-side" else path
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
         return Migrated(path, done.found, self._results(done, seconds, path, fused))

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from unstale.declare import check_bounds, setting
+from unstale.declare import MOST_SEED, check_bounds, setting
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class MigrateSettings:
     k: int = 10
     split: str | None = None
     queries: int = setting(500, least=1)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
     def sizes(self, rows: int, dim: int) -> tuple[int, int]:
         """Return how many targets to sample, and how many to embed beyond them.

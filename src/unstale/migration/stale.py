@@ -13,7 +13,7 @@ from tqdm import tqdm
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.errors import InputError
 
-CHUNK = 16_384  # rows read at once
+CHUNK = 4096  # rows read, corrected and scored together, whatever the number of processes
 Arrays = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
 
 

@@ -60,9 +60,15 @@ def nearest_examples(
 
 
 def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> list[FoundQuery]:
-    """Show what the model that was just evaluated finds for some queries of the split."""
+    """Show what the model that was just evaluated finds for some queries of the first split.
+
+    A split that has answers and no relevant targets has no examples.
+    """
     dataset, (rows, found) = evaluator.dataset, evaluator.evaluated
-    pairs = dataset.split(evaluator.split).pairs
+    judged = dataset.qrels.get(next(iter(evaluator.rows)))
+    if judged is None:
+        return []
+    pairs = judged.pairs
     examples = []
     for place in np.random.default_rng(seed).permutation(len(rows))[:queries].tolist():
         query, best = int(rows[place]), found.rows[place].tolist()
