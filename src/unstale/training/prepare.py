@@ -114,17 +114,27 @@ def prepare(
     embedded_as = digest(read_manifest(where)["shards"]) if buffer and where else None
     if output is None:  # a script may keep its buffer in a folder, or not
         embedded_as = digest(checked.made_by)
-    probe = {"queries": settings.probe_queries, "targets": settings.probe_targets}
     return Prepared(
         tokens=tokens,
         buffer=buffer,
         embedded=embedded,
         search=search,
         negatives=negatives,
-        meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
+        meter=_meter(dataset, trained, tokens, checked),
         identity=identity(shared, trained, embedded_as, search),
         clock=clock,
     )
+
+
+def _meter(
+    dataset: RetrievalDataset,
+    trained: Int[ndarray, "n 2"],
+    tokens: TokenStore,
+    checked: Checked[Any],
+) -> Meter:
+    chosen = checked.settings
+    probe = {"queries": chosen.probe_queries, "targets": chosen.probe_targets}
+    return Meter(dataset, trained, tokens, scale=checked.scale, **probe)
 
 
 def _baseline(settings: Any, strategy: Strategy) -> RefreshSettings:  # noqa: ANN401 - a job's
