@@ -14,14 +14,12 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from unstale.corrector.closed_form import least_squares
 from unstale.distributed import on_first
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migration.embed import EmbeddedTargets, EmbedPicked
 from unstale.migration.index import Known, index_chunks
 from unstale.migration.learn import Learned, learn
-from unstale.migration.order import check_order
 from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked, choose, most, retrieval_scores
 from unstale.migration.settings import MigrateSettings
@@ -105,7 +103,6 @@ class Fitting:
         """Draw a sample, fit to it, embed `more` targets where it matters, and fit again."""
         source, seed = self.source, self.settings.seed
         sample = Sampled.of(source, self.embed("sample", lambda: choose(source.rows, size, seed)))
-        self._check_order(sample)
         first = self.fit(sample, curve=curve)
         if not more:
             return first
@@ -124,12 +121,6 @@ class Fitting:
             return sample
         stage = f"{RE_EMBEDDED}-{len(self.earlier) + 1}" if self.earlier else RE_EMBEDDED
         return self.enlarge(sample, learned, lacking, stage)
-
-    def _check_order(self, sample: Sampled) -> None:
-        """Refuse rows that are not those of the texts, before anything is judged by them."""
-        held = torch.from_numpy(sample.held_out)
-        affine = least_squares(sample.stale[~held], sample.fresh[~held])
-        check_order(affine(sample.stale[held]), sample.fresh[held], str(self.source.path))
 
     def enlarge(
         self, sample: Sampled, learned: Learned, wanted: int, stage: str = RE_EMBEDDED

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.budget import read_object
@@ -20,7 +21,7 @@ from unstale.migration.embed import Stages
 from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
 from unstale.migration.index import write_index, write_rows
-from unstale.migration.order import in_order
+from unstale.migration.order import check_order, in_order
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import (
@@ -134,6 +135,10 @@ class Migration:
         fitting = Fitting(source, stages, asked, self.settings, device, earlier)
         done = fitting.run(self.size, self.more)
         sample = done.sample
+        held = torch.from_numpy(sample.held_out)
+        with torch.no_grad():
+            seen = done.learned.corrector(sample.stale[held])
+        check_order(seen, sample.fresh[held], str(source.path))
         fused = self._fuse(done, stages)
         known, path, correcting = sample.known(), output, 0.0
         if self.settings.way == "rewrite":
