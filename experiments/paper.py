@@ -4,6 +4,7 @@ A recipe is a command of `unstale train`. Flags that a script does not know are 
 """
 
 import argparse
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from subset import cut
 from unstale.cli.main import main as unstale
 from unstale.files import atomic_folder
 from unstale.miners.schedule import Schedule
+from unstale.report.columns import choose_metrics
+from unstale.report.entries import Group, read_groups
 from unstale.report.markdown import markdown_table
 
 STEPS, BATCH, HARD, UNIFORM, HIDDEN, DIM = 40_000, 128, 64, 64, 8192, 768
@@ -42,11 +45,14 @@ ACCELERATOR = {  # what a slice on a CPU leaves out
     "dtype": "float16",
     "save-steps": 1000,
     "trainer.bf16": "true",
-    "trainer.gradient_checkpointing": "true",
+    "mini-batch-size": 512,  # up to 16,512 candidates do not fit at once
 }
 STARTS = {"gtr": "sentence-transformers/gtr-t5-base", "t5": "google-t5/t5-base"}
 # T5-base's encoder: 12 layers of attention (4 x 768 x 768) and feed-forward (2 x 768 x 3072).
 PARAMETERS, TOKENS = 12 * (4 * DIM**2 + 2 * DIM * 3072), 128
+
+
+_NOWHERE = "not measured here"
 
 
 @dataclass(frozen=True)
@@ -108,13 +114,23 @@ def _due(refreshes: int, steps: int) -> list[int]:
 
 
 def command(
-    method: Method, start: str, data: str, output: str, more: Sequence[str], *, sliced: bool
+    method: Method,
+    start: str,
+    data: str,
+    output: str,
+    more: Sequence[str],
+    *,
+    sliced: bool,
+    splits: str = "test",
 ) -> list[str]:
-    """Write a method as the words of `unstale train`."""
-    flags = {"data": data, "model": STARTS[start], "strategy": method.strategy, **SETTINGS}
+    """Write a method as the words of `unstale train`; `compared` ones as those of a comparison."""
+    several = "," in method.strategy
+    strategy = "strategies" if several else "strategy"
+    flags = {"data": data, "model": STARTS[start], strategy: method.strategy, **SETTINGS}
+    flags |= {"eval-split": splits}
     flags |= {k: v for k, v in method.flags.items() if not (sliced and k == "subset-size")}
     flags |= {} if sliced else ACCELERATOR
-    words = ["train"]
+    words = ["compare" if several else "train"]
     given = {word.partition("=")[0] for word in more}
     for name, value in flags.items():
         if f"--{name}" in given:
@@ -123,11 +139,45 @@ def command(
     return [*words, "--output", output, *more]
 
 
+def compared(methods: Mapping[str, Method], start: str) -> Method:
+    """Join the methods of a start into one comparison: of a strategy's variants, the last.
+
+    The variants that are left out, such as other numbers of refreshes, are trained by themselves.
+    """
+    chosen: dict[str, Method] = {}
+    for method in methods.values():
+        if start in method.printed:
+            chosen[method.strategy] = method
+    flags = {name: value for method in chosen.values() for name, value in method.flags.items()}
+    return Method(",".join(chosen), {"seeds": "0", **flags}, {})
+
+
+def measured(results: Path | None) -> dict[str, str]:
+    """Return what runs that are finished measured, by strategy, as the paper's columns have it."""
+    if results is None:
+        return {}
+    groups = read_groups(json.loads(results.read_text("utf-8")), results)
+    return {group.strategy: _columns(group) for group in groups}
+
+
+def _columns(group: Group) -> str:
+    found: dict[str, list[str]] = {}
+    for metric in choose_metrics([group], ()):
+        split = metric.rpartition(":")[0] or group.runs[0].split
+        found.setdefault(split, []).append(f"{100 * (group.mean(metric) or 0):.2f}")
+    return "; ".join(f"{split} {' / '.join(values)}" for split, values in found.items())
+
+
 def table(
-    methods: Mapping[str, Method], script: str, columns: Sequence[str], targets: int, refreshes: int
+    methods: Mapping[str, Method],
+    script: str,
+    columns: Sequence[str],
+    targets: int,
+    refreshes: int,
+    results: Path | None = None,
 ) -> str:
     """Write what each method costs beside what the paper printed, a row a method and start."""
-    rows = []
+    rows, ours = [], measured(results)
     for start in STARTS:
         for name, method in methods.items():
             if start in method.printed:
@@ -136,7 +186,7 @@ def table(
                 spent += [f"{found.finding:.1e}", f"{found.training:.1e}"]
                 printed = [text.replace(" ", " / ") for text in method.printed[start]]
                 words = f"`{script} --start {start} --method {name}`"
-                rows.append([words, *spent, *printed, "not measured here"])
+                rows.append([words, *spent, *printed, ours.get(method.strategy, _NOWHERE)])
     head = ["", "embedded", "re-embedded", "sampled", "FLOP to find", "FLOP to train"]
     paper = ["paper: re-embedded", *(f"paper: {column}" for column in columns)]
     return markdown_table([*head, *paper, "ours"], rows)
@@ -155,6 +205,23 @@ def _short(count: int) -> str:
     return str(count)
 
 
+def _parser(about: str, methods: Mapping[str, Method]) -> argparse.ArgumentParser:
+    starts = [start for start in STARTS if any(start in m.printed for m in methods.values())]
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--data", help="the data, in any format that unstale reads")
+    parser.add_argument("--start", choices=starts, default=starts[0])
+    parser.add_argument("--method", choices=list(methods), default="corrected")
+    parser.add_argument("--compare", action="store_true", help="all methods, by `unstale compare`")
+    parser.add_argument("--output", help="default: runs/SCRIPT-START-METHOD")
+    parser.add_argument("--slice", type=int, help="only so many targets of a BEIR folder")
+    parser.add_argument("--dry-run", action="store_true", help="only print the command")
+    parser.add_argument("--table", action="store_true", help="only print costs and the paper's")
+    parser.add_argument("--results", type=Path, help="results.json of runs, for --table")
+    return parser
+
+
 def run(
     about: str,
     methods: Mapping[str, Method],
@@ -163,26 +230,18 @@ def run(
     targets: int,
     refreshes: int,
     script: str,
+    splits: str = "test",
 ) -> int:
     """Read the script's flags, print the resolved command, and train."""
-    starts = [start for start in STARTS if any(start in m.printed for m in methods.values())]
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.add_argument("--data", help="the data, in any format that unstale reads")
-    parser.add_argument("--start", choices=starts, default=starts[0])
-    parser.add_argument("--method", choices=list(methods), default="corrected")
-    parser.add_argument("--output", help="default: runs/SCRIPT-START-METHOD")
-    parser.add_argument("--slice", type=int, help="only so many targets of a BEIR folder")
-    parser.add_argument("--dry-run", action="store_true", help="only print the command")
-    parser.add_argument("--table", action="store_true", help="only print costs and the paper's")
+    parser = _parser(about, methods)
     chosen, more = parser.parse_known_args()
     if chosen.table:
-        print(table(methods, script, columns, targets, refreshes))
+        print(table(methods, script, columns, targets, refreshes, chosen.results))
         return 0
     if not chosen.data:
         parser.error("--data is required")
-    output = chosen.output or f"runs/{Path(script).stem}-{chosen.start}-{chosen.method}"
+    name = "compare" if chosen.compare else chosen.method
+    output = chosen.output or f"runs/{Path(script).stem}-{chosen.start}-{name}"
     data = chosen.data
     if chosen.slice is not None:
         whole = Path(chosen.data)
@@ -194,7 +253,8 @@ def run(
         if not chosen.dry_run and not Path(data).exists():
             with atomic_folder(Path(data)) as folder:
                 cut(whole, folder, chosen.slice)
-    method = methods[chosen.method]
-    words = command(method, chosen.start, data, output, more, sliced=chosen.slice is not None)
+    method = compared(methods, chosen.start) if chosen.compare else methods[chosen.method]
+    sliced = chosen.slice is not None
+    words = command(method, chosen.start, data, output, more, sliced=sliced, splits=splits)
     print(f"unstale {shlex.join(words)}", flush=True)
     return 0 if chosen.dry_run else unstale(words)

@@ -71,7 +71,9 @@ NAMED = {
     "cli/compare.py": "what a comparison compares by default",
     "cli/demo.py": "what the demo compares",
     "doctor/trial.py": "what the doctor tries",
+    "cli/doctor.py": "what the doctor tried, and what to compare with",
     "doctor/advice.py": "what the doctor advises",
+    "report/words.py": "whether in-batch would have done as well",
     "report/summary.py": "a gap is measured from stale to exhaustive",
     "report/grid.py": "a gap is measured from stale to exhaustive",
     "report/entries.py": "a gap is measured from stale to exhaustive",
@@ -201,6 +203,7 @@ def test_no_settings_by_reflection() -> None:
 LOOKED_UP = {
     "rag/check.py": "reader.model.config",  # of transformers: some have no limit
     "training/card.py": "settings",  # by the names of its fields
+    "training/identity.py": "settings",
     "training/settings.py": "settings",
 }
 

@@ -8,11 +8,11 @@ as NCCL serves those of CUDA: here, and nowhere else, tensors are brought to it 
 import atexit
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Shaped
@@ -88,6 +88,13 @@ def exchange(value: T) -> list[T]:
     said: list[T] = [value] * world()
     dist.all_gather_object(said, value)
     return said
+
+
+def on_first(work: Callable[[], T]) -> T:
+    """Let process 0 do something, and tell all of them what came of it."""
+    if world() == 1:
+        return work()
+    return cast("T", exchange(work() if rank() == 0 else None)[0])
 
 
 def share(count: int) -> slice:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unstale.declare import MOST_SEED, setting
-from unstale.errors import InputError
+from unstale.filters import Filters
 
 STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
     "corrected-free", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
@@ -29,7 +29,7 @@ class RunSettings:
 
     Args:
         strategy: How hard negatives are chosen.
-        steps: Number of optimizer steps.
+        steps: Number of optimizer steps. Default: from the size of the data, see --epochs.
         batch_size: Queries in one step, over all processes. Default: 256 for static embeddings,
             otherwise 64.
         learning_rate: Learning rate of the encoders. Default: 1e-3 for static embeddings,
@@ -42,7 +42,7 @@ class RunSettings:
     """
 
     strategy: str = "corrected-free"
-    steps: int = setting(300, least=1)
+    steps: int = setting(0, least=0)
     batch_size: int | None = setting(None, least=1)
     learning_rate: float | None = setting(None, least=0)
     scale: float | None = setting(None, above=0)
@@ -55,12 +55,10 @@ class LengthSettings:
     """Training: its length.
 
     Args:
-        steps: Number of optimizer steps. Default: from the size of the data, see --epochs.
         epochs: Length in passes over the training pairs, instead of --steps. Default: 5, but at
             least 100 steps and at most 2,000.
     """
 
-    steps: int = setting(0, least=0)
     epochs: float | None = setting(None, above=0)
 
 
@@ -135,15 +133,27 @@ class CorrectorSettings:
 
 
 @dataclass(frozen=True)
-class RefreshSettings:
-    """Re-embedding: for the baselines that refresh the cached embeddings.
+class ScheduleSettings:
+    """Re-embedding: when a strategy refreshes the cached embeddings.
 
     Args:
-        refreshes: How many times the run re-embeds targets, evenly spread. Read by exhaustive,
-            stochastic and dynnibal.
+        refreshes: How many times the run re-embeds targets, evenly spread. Read by strategies that
+            re-embed on a schedule, such as exhaustive.
         refresh_every: Re-embed every N steps. This overrides --refreshes.
         refresh_schedule: Re-embed on a schedule START-END:EVERY,... as Atlas writes it, e.g.
             0-1000:500,1000-10000:2000. This overrides --refreshes.
+    """
+
+    refreshes: int = setting(80, least=0)
+    refresh_every: int | None = setting(None, least=1)
+    refresh_schedule: str | None = None
+
+
+@dataclass(frozen=True)
+class RefreshSettings:
+    """Re-embedding: for the baselines of a training that refresh a part, or when needed.
+
+    Args:
         full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
         subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
             corpus, or 256 if that is more.
@@ -155,9 +165,6 @@ class RefreshSettings:
             this share of the true top 10.
     """
 
-    refreshes: int = setting(80, least=0)
-    refresh_every: int | None = setting(None, least=1)
-    refresh_schedule: str | None = None
     full_refreshes: int = setting(2, least=0)
     subset_size: int = setting(0, least=0)
     sample_size: int = setting(0, least=0)
@@ -194,6 +201,7 @@ class EvaluationSettings:
 
     Args:
         eval_split: Split to evaluate on before and after training. Use dev to choose settings.
+            Several are separated by commas; the first is that of curves and comparisons.
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
@@ -235,67 +243,13 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True)
-class MiningSettings(SearchSettings, RefreshSettings, CorrectorSettings, RunSettings):
-    """What a strategy may read to build its miner."""
+class MiningSettings(SearchSettings, ScheduleSettings, CorrectorSettings, RunSettings):
+    """What a strategy of either algorithm may read to build its miner."""
 
 
 @dataclass(frozen=True)
 class JobSettings(CheckpointSettings, EvaluationSettings, MiningSettings):
     """What Algorithms 1 and 2 have in common."""
-
-
-@dataclass(frozen=True)
-class Filters:
-    """False negatives: which mined targets to leave out, with sentence-transformers' names.
-
-    Scores are those of the strategy, corrected if it corrects. The positive's score is that of the
-    query's lowest known positive.
-
-    Args:
-        absolute_margin: Mine only targets that score at least this much below the positive.
-        relative_margin: Mine only targets that score below the positive by at least this share of
-            its score. 0.05 keeps what scores below 95% of it.
-        max_score: Mine only targets that score at most this much.
-        min_score: Mine only targets that score at least this much.
-        range_min: Skip this many of the best candidates of each query.
-        range_max: Consider only this many of the best candidates of each query. Default: ten for
-            each negative if a margin, --max-score or a cross-encoder may drop some; otherwise as
-            many as are wanted; plus range_min.
-        cross_encoder_margin: Drop also what the cross-encoder, if there is one, scores less than
-            this much below the positive.
-    """
-
-    absolute_margin: float | None = None
-    relative_margin: float | None = None
-    max_score: float | None = None
-    min_score: float | None = None
-    range_min: int = 0
-    range_max: int | None = None
-    cross_encoder_margin: float = 0.0
-
-    @property
-    def idle(self) -> bool:
-        """Tell whether nothing is asked for."""
-        return self == Filters(cross_encoder_margin=self.cross_encoder_margin)
-
-    def considered(self, k: int, *, veto: bool) -> int:
-        """Return how many candidates to consider for k negatives."""
-        if self.range_max is not None:
-            return self.range_max
-        rules = (self.absolute_margin, self.relative_margin, self.max_score)
-        choosy = veto or any(rule is not None for rule in rules)
-        return self.range_min + (10 * k if choosy else k)
-
-    def check(self, k: int) -> None:
-        """Refuse ranges that leave fewer than k."""
-        if self.range_min < 0:
-            raise InputError(f"--range-min must be at least 0, got {self.range_min}")
-        if self.range_max is not None and self.range_max - self.range_min < k:
-            window = f"--range-min {self.range_min} and --range-max {self.range_max}"
-            raise InputError(f"cannot take {k} negatives between {window}")
-        low, high = self.min_score, self.max_score
-        if low is not None and high is not None and low > high:
-            raise InputError(f"--min-score {low} is above --max-score {high}: nothing can be mined")
 
 
 @dataclass(frozen=True)
@@ -313,5 +267,7 @@ class FilterSettings:
 
 
 @dataclass(frozen=True)
-class TrainSections(LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, JobSettings):
+class TrainSections(
+    LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, RefreshSettings, JobSettings
+):
     """Every section of a training run; `TrainSettings` adds what checks them."""

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from unstale.data import rows
+from unstale.data.dataset import Texts
 from unstale.data.gather import Example, Gatherer, Target
 from unstale.data.rows import TextWriter
 from unstale.errors import InputError
@@ -62,3 +64,23 @@ def test_rows_are_found_by_id_or_by_text_and_a_text_is_no_id() -> None:
     assert (found.find(b"same"), found.find("same"), found.find(b"other")) == (first, named, None)
     with pytest.raises(InputError, match="line 4: duplicate id 'same', first seen as row 2"):
         found.add("again", "same", "line 4")
+
+
+def test_thousands_of_rows_are_found_again() -> None:
+    found = rows.Rows("t")
+    for number in range(5000):
+        assert found.add(f"text {number}", f"id {number}", "here") == number
+    assert [found.find(f"id {number}") for number in range(5000)] == list(range(5000))
+    assert found.find("id 5000") is None
+
+
+def test_taking_a_text_copies_no_other() -> None:
+    texts = Texts(pa.chunked_array([pa.array(["x" * 2**20], pa.large_string())] * 8))
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert len(texts.take([7])[0]) == 2**20
+    finally:
+        pa.set_memory_pool(before)
+    assert (pool.max_memory() or 0) < 2**22

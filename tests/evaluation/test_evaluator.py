@@ -48,7 +48,7 @@ def test_both_recalls_by_hand(asked: RetrievalDataset, static_model: SentenceTra
     assert evaluate.train["recall@1"] == 0.5  # query 0 finds its label, query 1 itself
     assert evaluate.train["recall@5"] == 1.0
     assert evaluate.train.keys() == found.keys()
-    assert evaluate.values["recall@1"].tolist() == [1.0, 1.0]  # the split alone is written
+    assert evaluate.values["test"]["recall@1"].tolist() == [1.0, 1.0]  # the split alone is written
 
 
 def test_the_corpus_is_embedded_once_for_both(
@@ -86,7 +86,7 @@ def test_the_split_is_measured_as_it_is_alone(
     assert alone.train == {}
     on_train = Evaluator(dataset, "train", target_tokens(static_model, dataset), progress=False)
     assert both.train == on_train(static_model)
-    assert both.train != means(both.values)
+    assert both.train != means(both.values["test"])
 
 
 def test_the_sample_is_drawn_by_the_seed_from_training_queries(asked: RetrievalDataset) -> None:

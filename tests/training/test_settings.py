@@ -17,9 +17,9 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.declare import check_bounds, flag, taken_from
 from unstale.encoders.cross import CrossScores
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.miners import strategies
 from unstale.rag.settings import RagSettings
-from unstale.settings import Filters
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings, without_effect
 

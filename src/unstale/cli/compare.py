@@ -14,6 +14,7 @@ from unstale.cli.rag import prepare_rag
 from unstale.cli.report import recipe
 from unstale.cli.train import Start, prepare_train
 from unstale.declare import flag, parse_seeds
+from unstale.distributed import on_first, start
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.rag.check import find_rag_strategy
@@ -36,6 +37,7 @@ def run(chosen: CompareFlags) -> None:
     if chosen.rag and not chosen.reader:
         raise InputError("--rag.* belong to a comparison with a --reader")
     cells = _cells(chosen, find_rag_strategy if chosen.reader else find_strategy)
+    start(chosen.device)
     with run_folder("compare", chosen) as folder:
         if folder.finished:
             return
@@ -54,7 +56,7 @@ def run(chosen: CompareFlags) -> None:
         summary = summarise(values, (*REFERENCES, "frozen") if chosen.reader else REFERENCES)
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
-    page = write_page(output, recipe(flag_values(chosen)))
+    page = on_first(lambda: write_page(output, recipe(flag_values(chosen))))
     say(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
@@ -112,7 +114,8 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"--rag.{name}: use {use}")
     usual = CompareFlags()
     for name in own - known - {"model", "strategies", "seeds", "rag"}:
-        if getattr(chosen, name) != getattr(usual, name):
+        value, default = getattr(chosen, name), getattr(usual, name)
+        if value != default and (value or default):  # a config file's empty list is no tuple
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}

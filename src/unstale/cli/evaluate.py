@@ -7,8 +7,9 @@ from unstale.cli.options import EvaluateFlags
 from unstale.cli.output import run_folder
 from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
+from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
-from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.evaluator import Evaluator, splits_to_measure
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.shown import say
@@ -16,21 +17,27 @@ from unstale.shown import say
 
 def run(chosen: EvaluateFlags) -> None:
     """Measure a model as it is, and write its ranking."""
+    start(chosen.device)
+    first = rank() == 0
     with run_folder("evaluate", chosen) as folder:
-        dataset = load_dataset(chosen.data, strict=chosen.strict)
-        dataset = hold_out(dataset, chosen.split, chosen.holdout)
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=first, strict=chosen.strict)
+        dataset = hold_out(dataset, chosen.split, chosen.holdout, progress=first)
+        split = splits_to_measure(dataset, chosen.split)[0]
         model = open_encoder(chosen)
         output = folder.begin()
         began = time.perf_counter()
-        tokens = target_tokens(model, dataset)
-        evaluate = Evaluator(dataset, chosen.split, tokens)
+        with first_alone():
+            tokens = target_tokens(model, dataset, progress=first)
+        evaluate = Evaluator(dataset, chosen.split, tokens, progress=first)
         metrics = evaluate(model)
-        evaluate.save(output, "unstale")
+        if first:
+            evaluate.save(output, "unstale")
         seconds = time.perf_counter() - began
         result = RunResult(
             strategy="none",
             model=chosen.model,
-            split=chosen.split,
+            split=split,
             initial_metrics=metrics,
             metrics=metrics,
             targets_trained=0,

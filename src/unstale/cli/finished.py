@@ -24,7 +24,7 @@ from unstale.errors import InputError
 from unstale.rag.ask import Asker
 from unstale.rag.job import ANSWERING
 from unstale.rag.load import load_questions
-from unstale.rag.reader import load_reader
+from unstale.rag.load_reader import load_reader
 from unstale.rag.settings import Fusion
 from unstale.results import number
 

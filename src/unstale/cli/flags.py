@@ -10,7 +10,7 @@ from jsonargparse import ActionYesNo, ArgumentParser
 
 from unstale import settings as sections
 from unstale.declare import flag
-from unstale.settings import Filters
+from unstale.filters import Filters
 
 # What a user looks for first, before the groups.
 FIRST = (
@@ -24,6 +24,7 @@ GROUPS = (  # in this order; the title is the first word of a section's docstrin
     sections.CorrectorSettings,
     sections.SearchSettings,
     sections.FilterSettings,
+    sections.ScheduleSettings,
     sections.RefreshSettings,
     sections.EvaluationSettings,
     sections.HoldoutSettings,

@@ -2,12 +2,13 @@
 
 import errno
 import faulthandler
+import io
 import os
 import re
 import sys
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
@@ -66,7 +67,8 @@ _RENAMED = {
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}  # not the user's fault
-SHARED = ("train", "rag", "embed")  # what torchrun can start in several processes
+# What torchrun can start in several processes.
+SHARED = ("train", "rag", "compare", "embed", "evaluate", "mine", "correct")
 set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
 
 
@@ -95,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_bounds(chosen)
         check_early(name, chosen)
         _prepare_bfloat16(parsed[name])
-        import_module(f"unstale.cli.{name}").run(chosen)
+        with redirect_stdout(io.StringIO()) if _is_further() else nullcontext():
+            import_module(f"unstale.cli.{name}").run(chosen)
     except InputError as error:
         return _fail(2, f"unstale {name}: error: {error}")
     except OSError as error:
@@ -117,6 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         release()
     return 0
+
+
+def _is_further() -> bool:
+    """Tell whether this is one of several processes, and not the one that prints."""
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return not alone and os.environ.get("RANK", "0") != "0"
 
 
 def _way_on(chosen: Any) -> str:  # noqa: ANN401 - the flags of any command

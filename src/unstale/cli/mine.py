@@ -1,9 +1,11 @@
 """`unstale mine`."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
@@ -15,13 +17,16 @@ from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
+from unstale.data.formats.columns import LACKS
 from unstale.data.load import load_dataset
+from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import scratch_beside
+from unstale.machine import free_memory
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
-from unstale.miners.offline import mine_split, with_negatives
+from unstale.miners.offline import complete, mine_split, with_negatives
 from unstale.report.table import dropped_text
 from unstale.shown import say
 
@@ -37,24 +42,38 @@ def run(chosen: MineFlags) -> None:
         chosen = replace(chosen, data=data, model=model, buffer=buffer)
     if not chosen.data:
         raise InputError("--data is required: what to mine for, or --run for a training run")
-    with run_folder("mine", chosen) as output:
-        dataset = load_dataset(chosen.data)
+    start(chosen.device)
+    with run_folder("mine", chosen) as output, ExitStack() as stack:
+        with first_alone():
+            dataset = load_dataset(chosen.data, progress=rank() == 0)
         _check(chosen, dataset)
         if form.check is not None:
             form.check(dataset)
         encoder = open_encoder(chosen)
         began = time.perf_counter()
-        with scratch_beside(output.path) as scratch:  # room for the result is room for a buffer
-            negatives = _negatives(chosen, dataset, encoder, scratch)
-            mined = mine_split(encoder, dataset, chosen.split, negatives, chosen.hard_negatives)
-            seconds = time.perf_counter() - began
+        # Room for the result is room for a buffer.
+        scratch = on_first(lambda: stack.enter_context(scratch_beside(output.path)))
+        negatives = _negatives(chosen, dataset, encoder, scratch)
+        count, progress = chosen.hard_negatives, rank() == 0
+        mined = mine_split(encoder, dataset, chosen.split, negatives, count, progress=progress)
+        seconds = time.perf_counter() - began
+        how = chosen.short or ("drop" if form.lacks == LACKS else "keep")
+        short = complete(mined, dataset, how)
+        if not len(mined.queries):
+            rule = "loosen the filters, mine fewer, or use --short refill"
+            raise InputError(f"no query has {chosen.hard_negatives} negatives: {rule}")
         written = with_negatives(dataset, chosen.split, mined)
-        with output.at_once() as folder:
-            form.write(written, folder)
+        if rank() == 0:
+            with output.at_once() as folder:
+                form.write(written, folder)
     count = int((mined.targets >= 0).sum())
     say(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
+    if short:
+        done = {"drop": "left out", "pad": "padded", "refill": "refilled at random", "keep": "kept"}
+        fewer = f"{short:,} queries had fewer than {chosen.hard_negatives} negatives"
+        say(f"{fewer}: {done[how]} (--short {how})")
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         say(dropped)
     if lost := form.loses(written):
@@ -88,16 +107,26 @@ def _negatives(
     miner: Miner
     if chosen.run is not None:
         assert buffer is not None
-        stale = TargetBuffer.open_checked(buffer)
+        stale = _near(TargetBuffer.open_checked(buffer), model.device)
         network = run_corrector(chosen.run, stale.dim).to(model.device)
         miner = Corrected(stale, network)
     else:
         made_by = fingerprint(model, dataset.targets)
         if buffer is None:
-            embedded, _ = embed_corpus(model, target_tokens(model, dataset), scratch, made_by)
+            with first_alone():
+                tokens = target_tokens(model, dataset, progress=rank() == 0)
+            progress = rank() == 0
+            embedded, _ = embed_corpus(model, tokens, scratch, made_by, progress=progress)
         else:
             embedded = TargetBuffer.open_checked(buffer, made_by)
-        miner = Stale(embedded)
+        miner = Stale(_near(embedded, model.device))
     if chosen.filters.idle and asked is None:
         return Negatives(miner)
     return Negatives(miner, filters=FalseNegatives(chosen.filters, len(dataset.targets), asked))
+
+
+def _near(buffer: TargetBuffer, device: torch.device) -> TargetBuffer:
+    """Copy a buffer to an accelerator that has room for it; otherwise it is read from disk."""
+    free = free_memory(device)
+    fits = free is None or 2 * buffer.nbytes < free
+    return buffer.in_memory(device) if device.type != "cpu" and fits else buffer

@@ -88,7 +88,7 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=rank() == 0)
 
     def load(_: int) -> tuple[SentenceTransformer]:
-        return (open_encoder(chosen, dropout=chosen.dropout),)
+        return (open_encoder(chosen, dropout=chosen.dropout, tf32=chosen.trainer.get("tf32")),)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
         return train_checked(dataset, models[0], folder, own, resume=resume)
@@ -113,13 +113,14 @@ def _measure_whole(chosen: TrainFlags, dataset: RetrievalDataset) -> Mapping[str
     What was cut is worse at the start, and would make the gain of a training look larger.
     """
     cut = (chosen.layers, chosen.query_max_length, chosen.target_max_length)
-    if all(value is None for value in cut) or rank() > 0:
+    if all(value is None for value in cut):
         return None
     say(f"measuring {chosen.model} as it is, with nothing cut", flush=True)
     flags = replace(chosen, layers=None, query_max_length=None, target_max_length=None)
     model = open_encoder(flags)
-    evaluator = Evaluator(dataset, chosen.eval_split, target_tokens(model, dataset))
-    return evaluator(model)
+    with first_alone():
+        tokens = target_tokens(model, dataset, progress=rank() == 0)
+    return Evaluator(dataset, chosen.eval_split, tokens, progress=rank() == 0)(model)
 
 
 def check_each(

@@ -67,21 +67,27 @@ class ResidualMemory:
         return total(found.to(asked))
 
     def scores(
-        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"]
+        self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"] | slice
     ) -> Float[Tensor, "b n"]:
         """Compute `queries @ read(rows).T` for rows that are kept in this process.
 
-        Of a large corpus only the few targets that were ever encoded cost anything; where most
-        were, a stretch of consecutive rows is not copied.
+        On a CPU only the targets that were ever encoded cost anything, as long as they are few.
+        Elsewhere a host that asked how many these are would wait for the device.
         """
-        here, rows = queries.device, rows.to(self.residual.device) - self.first
-        known = self.known[rows].nonzero()[:, 0]
-        if 2 * len(known) > len(rows) and bool((rows.diff() == 1).all()):
-            residual = self.residual[int(rows[0]) : int(rows[-1]) + 1]
-            return dots(queries, residual.to(here))
-        turned = queries.new_zeros(len(rows), len(queries))
-        turned[known.to(here)] = self.residual[rows[known]].to(here) @ queries.T
-        return turned.T.contiguous()
+        if isinstance(rows, slice):
+            rows = slice(rows.start - self.first, rows.stop - self.first)
+        else:
+            rows = rows.to(self.residual.device) - self.first
+        if self.residual.device.type == "cpu":
+            known = self.known[rows]
+            places = known.nonzero()[:, 0]
+            if 2 * len(places) <= len(known):
+                some = places + rows.start if isinstance(rows, slice) else rows[places]
+                turned = queries.new_zeros(len(known), len(queries))
+                residual = self.residual[some].to(queries.device)
+                turned[places.to(queries.device)] = residual @ queries.T
+                return turned.T.contiguous()
+        return dots(queries, self.residual[rows].to(queries.device))
 
     def pair_scores(
         self, queries: Float[Tensor, "b d"], rows: Int[Tensor, "b m"]

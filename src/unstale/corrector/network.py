@@ -84,7 +84,7 @@ class Corrector(nn.Module):
         The output layer is linear, so it can be moved to the queries, once for all chunks:
         `q.h(b) = q.b + (W2'q).relu(W1 b + c1) + q.c2`, and never runs on the corpus. It pays
         when there are fewer queries than dimensions. The last hidden layer is then a sum over
-        its units, a few of which at a time never leave the cache. The norm of a unit output
+        its units, a few of which at a time never leave a CPU's cache. The norm of a unit output
         needs the output itself, so nothing is moved there.
         """
         hidden = len(self.layers) > 1
@@ -99,8 +99,9 @@ class Corrector(nn.Module):
         def scores(stale: Float[Tensor, "n d"]) -> Float[Tensor, "b n"]:
             found = torch.addmm(constant, stale, queries.T)
             below, top = self._hidden(stale, len(self.layers) - 2), self.linear[-2]
-            for first in range(0, folded.shape[1], _UNITS):
-                units = slice(first, first + _UNITS)
+            width = _units(folded.shape[1], stale.device)
+            for first in range(0, folded.shape[1], width):
+                units = slice(first, first + width)
                 hidden = torch.addmm(top.bias[units], below, top.weight[units].T).relu_()
                 found = torch.addmm(found, hidden, folded[:, units].T)
             return found.T.contiguous()
@@ -117,5 +118,10 @@ class Corrector(nn.Module):
         """Return how many hidden units of a target are held at once while queries score it."""
         *hidden, dim = (layer.out_features for layer in self.linear)
         if queries < dim and not self.unit:
-            hidden[-1:] = [min(_UNITS, width) for width in hidden[-1:]]
+            hidden[-1:] = [_units(width, self.last.weight.device) for width in hidden[-1:]]
         return max(hidden, default=0)
+
+
+def _units(width: int, device: torch.device) -> int:
+    """Return how many hidden units to compute at a time."""
+    return min(_UNITS, width) if device.type == "cpu" else width

@@ -1,11 +1,16 @@
-"""Judge texts and answers as SQuAD does, after its normalisation."""
+"""Judge answers as SQuAD does, after its normalisation, and texts that may hold one as DPR does."""
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from typing import final
+
+import regex
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")  # DPR's SimpleTokenizer
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -19,15 +24,40 @@ def normalise(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def has_answer(text: str, golds: Sequence[str]) -> bool:
-    """Tell whether a text holds one of the answers as whole words, both normalised."""
-    return holds(normalise(text), [normalise(gold) for gold in golds])
+@final
+class AnswerFinder:
+    """Tell whether texts hold one of some answers, as DPR does (its match type `string`).
+
+    Both are brought into Unicode's decomposed form and cut into DPR's tokens, runs of letters,
+    digits and marks or any other single character; an answer is found where its tokens, in lower
+    case, stand one after the other. An answer without tokens is never found.
+
+    Example:
+        >>> found = AnswerFinder(["New York"])
+        >>> found("in new york."), found("a new Yorkshire"), found("New-York")
+        (True, False, False)
+    """
+
+    def __init__(self, golds: Sequence[str]) -> None:
+        spans = [span for span in map(_tokens, golds) if span.strip()]
+        self._golds = [(span, _filtered(max(span.split(), key=len))) for span in spans]
+
+    def __call__(self, text: str) -> bool:
+        """Look for the answers in a text."""
+        # Most texts lack the longest token of every answer, and need not be cut into tokens.
+        lower = _filtered(unicodedata.normalize("NFD", text))
+        wanted = [span for span, longest in self._golds if longest in lower]
+        return bool(wanted) and any(span in tokens for tokens in [_tokens(text)] for span in wanted)
 
 
-def holds(normalised: str, golds: Sequence[str]) -> bool:
-    """Do the same for a text and answers that are normalised already."""
-    padded = f" {normalised} "
-    return any(gold and f" {gold} " in padded for gold in golds)
+def _tokens(text: str) -> str:
+    """Return the tokens of a text, each between spaces."""
+    found = _TOKEN.findall(unicodedata.normalize("NFD", text))
+    return f" {' '.join(token.lower() for token in found)} "
+
+
+def _filtered(text: str) -> str:
+    return text.lower().replace("\u03c2", "\u03c3")  # a sigma's case depends on what follows it
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:

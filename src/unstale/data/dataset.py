@@ -124,6 +124,7 @@ class RetrievalDataset:
         qrels: The judgements of each split, e.g. `qrels["train"].pairs`: (query row, target row).
         answers: The accepted answers of each query, for `unstale rag`.
         title_ends: After how many characters a target's title ends; 0 if it has none.
+        questions: The queries of splits without qrels, which are measured by their answers alone.
         skipped: How many rows of the file were left out, by reason.
         held_out: The splits that were taken out of `train` because the data had none.
         source: The name that `load_dataset` was given.
@@ -137,14 +138,17 @@ class RetrievalDataset:
     qrels: Mapping[str, Qrels]
     answers: Sequence[Sequence[str]] | None = None
     title_ends: Int[ndarray, " n"] | None = None
+    questions: Mapping[str, Int[ndarray, " q"]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     held_out: Sequence[str] = ()
     source: str = ""
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split, or say which splits there are."""
+        if name in self.questions:
+            raise InputError(f"{self.name}: the split {name!r} has answers, and no qrels")
         if name not in self.qrels:
-            known = ", ".join(sorted(self.qrels))
+            known = ", ".join(sorted([*self.qrels, *self.questions]))
             raise InputError(f"{self.name} has no split {name!r}; it has {known}")
         return self.qrels[name]
 
@@ -163,6 +167,18 @@ class RetrievalDataset:
             found["answers"] = hashlib.sha256(answers.encode()).hexdigest()
         return found
 
+    def query_rows(self, split: str) -> Int[ndarray, " q"]:
+        """List the queries of a split that can be measured, by a relevant target or an answer."""
+        return self.questions[split] if split in self.questions else self.split(split).query_rows
+
+    def bodies(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
+        """Return the texts of some targets without their titles."""
+        texts = self.targets.take(rows)
+        if self.title_ends is None:
+            return texts
+        ends = self.title_ends[np.asarray(rows, np.int64)].tolist()
+        return [text[end + 1 :] if end else text for text, end in zip(texts, ends, strict=True)]
+
     @property
     def counts(self) -> dict[str, int | str]:
         """Count targets, queries, pairs by split and targets whose text stands elsewhere too."""
@@ -174,7 +190,8 @@ class RetrievalDataset:
             counts["skipped_rows"] = sum(self.skipped.values())
         if self.held_out:
             counts["held_out"] = ", ".join(self.held_out)
-        return counts | {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        counts |= {f"{split}_pairs": len(q.pairs) for split, q in self.qrels.items()}
+        return counts | {f"{split}_questions": len(q) for split, q in self.questions.items()}
 
 
 @final

@@ -97,6 +97,7 @@ def build_docstrings(
     """Write the set as a BEIR folder that must not exist, and appears whole or not at all."""
     if folder.exists():
         raise InputError(f"{folder} exists; the docstrings set is written to a new folder only")
+    _versions(packages)  # refuses what is not installed, before anything is made
     with atomic_folder(folder) as temporary:
         _write_set(temporary, packages, progress)
 

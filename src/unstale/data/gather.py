@@ -38,13 +38,14 @@ class Example(NamedTuple):
     positives: list[Target]
     negatives: list[Target]
     answers: Sequence[str] = ()
+    others: Sequence[Target] = ()  # of the corpus, and not judged
 
 
 @final
 class Gatherer:
     """Collect targets, queries and judgements; then make a dataset of them.
 
-    Memory: about 300 bytes for each text and 32 for each judgement. The texts themselves go to a
+    Memory: 40 to 64 bytes for each text and 32 for each judgement. The texts themselves go to a
     file once they are many.
     """
 
@@ -56,6 +57,7 @@ class Gatherer:
         # Of each split: query, target, grade, and line of its qrels file, if it has one.
         self._judged: dict[str, tuple[array[int], ...]] = {}
         self._files: dict[str, str] = {}
+        self._questions: dict[str, list[int]] = {}  # of splits without qrels
         self._starts: dict[str, int] = {}  # of each split with its own list of queries: a row
         self._renamed: dict[str, int] = {}  # SPLIT/ID of queries in such lists, called so now
         self._odd: Counter[str] = Counter()  # warnings, logged at the end
@@ -120,6 +122,11 @@ class Gatherer:
         self._answers.append(answers or ())
         return self.queries.add(text, id, where)
 
+    def question(self, split: str, text: str, answers: Sequence[str], where: str) -> None:
+        """Add a query of a split that has answers and no qrels."""
+        rows = self._questions.setdefault(split, [])
+        rows.append(self.new_query(text, f"{split}-{len(rows)}", where, answers))
+
     def judge(self, split: str, query: int, target: int, grade: int, line: int = 0) -> None:
         """Record a judgement: relevant if the grade is above 0."""
         if split not in self._judged:
@@ -149,6 +156,8 @@ class Gatherer:
         for grade, targets in ((1, example.positives), (0, example.negatives)):
             for target in targets:
                 self.judge(split, row, self.target(target, where), grade)
+        for target in example.others:
+            self.target(target, where)
 
     def dataset(self, name: str, *, judged: bool = True, asked: bool = True) -> RetrievalDataset:
         """Return everything as a dataset.
@@ -172,6 +181,7 @@ class Gatherer:
             qrels,
             answers=self._answers if any(self._answers) else None,
             title_ends=ends if ends.any() else None,
+            questions={split: np.array(rows) for split, rows in self._questions.items()},
         )
 
     def _qrels(self, split: str, name: str, judged: bool) -> Qrels:

@@ -27,17 +27,23 @@ def hold_out(
 
     Args:
         dataset: The data.
-        split: The split to measure on: `test` or `dev`. Other splits must be there.
+        split: The split to measure on, or several separated by commas. Only `test` and `dev` can be
+            held out; others must be there.
         share: The share of the training queries to hold out for each split; 0 refuses.
         progress: Say how many queries are held out.
     """
-    if split in dataset.qrels or split not in _SPLITS or "train" not in dataset.qrels:
-        dataset.split(split)
+    names, has = [name.strip() for name in split.split(",")], {*dataset.qrels, *dataset.questions}
+    missing = [name for name in names if name not in has]
+    for name in missing:
+        if name not in _SPLITS or "train" not in has:
+            dataset.split(name)  # refuses it
+    if not missing:
         return dataset
     if not share:
         rule = "--holdout 0.1 takes a tenth of the training queries for it"
-        raise InputError(f"{dataset.name} has no split {split!r}; {rule}")
-    wanted = [name for name in _SPLITS[: 1 + _SPLITS.index(split)] if name not in dataset.qrels]
+        raise InputError(f"{dataset.name} has no split {missing[0]!r}; {rule}")
+    last = max(map(_SPLITS.index, missing))
+    wanted = [name for name in _SPLITS[: 1 + last] if name not in has]
     train = dataset.split("train")
     order = _drawn(dataset, train.query_rows)
     texts = dataset.queries.groups

@@ -28,6 +28,11 @@ class DataName(NamedTuple):
     place: str
     columns: dict[str, str]
 
+    @property
+    def on_hub(self) -> bool:
+        """Tell whether it names a dataset of the hub, unless there is such a path."""
+        return self.format == "hf" or (self.format is None and "/" in self.place)
+
 
 def split_name(name: str) -> DataName:
     """Take a name of data apart: its format, if it says one, where to read, and roles of columns.

@@ -1,4 +1,4 @@
-"""Measure a model on one split and on some training queries, as often as asked."""
+"""Measure a model on one or several splits and on some training queries, as often as asked."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
+from unstale.errors import InputError
+from unstale.evaluation.by_answer import answer_recall, first_answers, has_answers
 from unstale.evaluation.metrics import means, measure, write_run
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file
@@ -28,6 +30,17 @@ def sample_queries(dataset: RetrievalDataset, seed: int) -> Int[ndarray, " q"]:
     return rows
 
 
+def splits_to_measure(dataset: RetrievalDataset, names: str) -> list[str]:
+    """Read the splits, separated by commas; refuse one that has no queries to measure."""
+    splits = [name.strip() for name in names.split(",")]
+    for split in splits:
+        if not len(dataset.query_rows(split)):
+            raise InputError(f"{dataset.name}: the split {split!r} has no query to measure")
+    if len(set(splits)) < len(splits):
+        raise InputError(f"a split is named twice: {names}")
+    return splits
+
+
 @final
 class Ranking(NamedTuple):
     """Some queries, and the best targets of each over the whole corpus."""
@@ -38,28 +51,33 @@ class Ranking(NamedTuple):
 
 @final
 class Evaluator:
-    """Retrieve for the queries of a split, and for some training queries, and measure.
+    """Retrieve for the queries of some splits, and for some training queries, and measure.
+
+    A split with qrels is measured by them; one whose queries all have answers by those, too. The
+    metrics of a split beside the first are called `SPLIT:METRIC`.
 
     Args:
+        splits: One split, or several separated by commas.
         train_rows: Training queries to rank against the same corpus: how much a model memorises.
     """
 
     def __init__(
         self,
         dataset: RetrievalDataset,
-        split: str,
+        splits: str,
         tokens: TokenStore,
         *,
         train_rows: Int[ndarray, " t"] | None = None,
         progress: bool = True,
     ) -> None:
         self.dataset = dataset
-        self.split = split
-        self.evaluated: Ranking  # what the last evaluation found for the split's queries,
+        self.rows = {s: dataset.query_rows(s) for s in splits_to_measure(dataset, splits)}
+        self.split = next(iter(self.rows))  # the first
+        self.evaluated: Ranking  # what the last evaluation found for the first split's queries,
         self.trained: Ranking  # and for those of training
-        self.values: dict[str, Float[ndarray, " q"]] = {}
+        self.values: dict[str, dict[str, Float[ndarray, " q"]]] = {}  # by split
         self.train: dict[str, float] = {}  # the means over the training queries
-        self._rows = dataset.split(split).query_rows
+        self._rankings: dict[str, Ranking] = {}
         self._train_rows = np.zeros(0, np.int64) if train_rows is None else train_rows
         self._tokens = tokens
         self._progress = progress
@@ -69,29 +87,43 @@ class Evaluator:
         model: SentenceTransformer,
         corpus: Iterable[tuple[int, Float[Tensor, "n d"]]] | None = None,
     ) -> dict[str, float]:
-        """Return the split's means of every metric, and leave those of training in `train`.
+        """Return the means of every metric, and leave those of training in `train`.
 
-        The corpus is encoded, once for both, unless its vectors are given.
+        The corpus is encoded, once for all, unless its vectors are given.
         """
         if corpus is None:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
-        asked = np.union1d(self._rows, self._train_rows)  # a split may be that of training
+        several = [*self.rows.values(), self._train_rows]  # a split may be that of training
+        asked = np.unique(np.concatenate(several))
         found = retrieve(model, self.dataset, asked, corpus)
-        self.evaluated, self.trained = (
+        *rankings, self.trained = (
             Ranking(rows, TopK(*(part[np.searchsorted(asked, rows)] for part in found)))
-            for rows in (self._rows, self._train_rows)
+            for rows in several
         )
-        self.values = measure(self.dataset.split(self.split), *self.evaluated)
+        self.evaluated, self._rankings = rankings[0], dict(zip(self.rows, rankings, strict=True))
+        self.values = {s: self._measured(s, own) for s, own in self._rankings.items()}
         if len(self._train_rows):
-            self.train = means(measure(self.dataset.split("train"), *self.trained))
-        return means(self.values)
+            self.train = means(self._measured("train", self.trained))
+        first, *others = self.rows
+        further = {f"{s}:{m}": x for s in others for m, x in means(self.values[s]).items()}
+        return means(self.values[first]) | further
+
+    def _measured(self, split: str, ranking: Ranking) -> dict[str, Float[ndarray, " q"]]:
+        """Return every metric of every query of a split: by gold targets, and by answers."""
+        values: dict[str, Float[ndarray, " q"]] = {}
+        if split in self.dataset.qrels:
+            values |= measure(self.dataset.split(split), *ranking)
+        if has_answers(self.dataset, ranking.rows):
+            values |= answer_recall(first_answers(self.dataset, *ranking))
+        return values
 
     def point(self, model: SentenceTransformer) -> dict[str, float]:
-        """Return a point of a curve: the split's means, and as `train_...` those of training."""
+        """Return a point of a curve: the means, and as `train_...` those of training."""
         return self(model) | {f"train_{name}": mean for name, mean in self.train.items()}
 
     def save(self, folder: Path, tag: str) -> None:
-        """Write the last ranking as a TREC run, and every query's metrics as `SPLIT.npz`."""
-        write_run(folder / f"{self.split}.run", self.dataset, *self.evaluated, tag)
-        with atomic_file(folder / f"{self.split}.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **self.values)  # type: ignore[arg-type]
+        """Write the last rankings as TREC runs, and every query's metrics as `SPLIT.npz`."""
+        for split, ranking in self._rankings.items():
+            write_run(folder / f"{split}.run", self.dataset, *ranking, tag)
+            with atomic_file(folder / f"{split}.npz") as temporary, temporary.open("wb") as file:
+                np.savez_compressed(file, **self.values[split])  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import ir_measures
 import numpy as np
-from ir_measures import RR, R, nDCG
+from ir_measures import RR, R, Success, nDCG
 from jaxtyping import Float, Int
 from numpy import ndarray
 
@@ -18,7 +18,10 @@ from unstale.search.best import TopK
 _LOG = logging.getLogger(__name__)
 _SPACE = re.compile(r"\s")
 CUTOFFS = (1, 5, 10, 20, 100)
+# Recall is the share of a query's relevant targets among the first k, success tells whether there
+# is any. They are the same where each query has one relevant target.
 MEASURES = {f"recall@{k}": R @ k for k in CUTOFFS} | {"mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+MEASURES |= {f"success@{k}": Success @ k for k in CUTOFFS}
 
 
 def measure(

@@ -17,6 +17,7 @@ from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
@@ -54,27 +55,35 @@ class Stages:
         """Embed a stage, or what is left of it."""
         folder = self.folder / stage
         choice = folder / "picked.safetensors"
-        if not choice.is_file():
-            with atomic_file(choice) as temporary:
-                save_file(pick()._asdict(), temporary)
+        if on_first(lambda: not choice.is_file()):
+            chosen = pick()
+            on_first(lambda: _write_picked(choice, chosen))
         picked = _read_picked(choice, len(self.dataset.targets))
         texts = Texts.of(self.dataset.targets.take(picked.rows))
         ids = Texts.of(self.dataset.target_ids.take(picked.rows))
         some = replace(self.dataset, targets=texts, target_ids=ids)
-        tokens = target_tokens(self.model, some, progress=False)
+        with first_alone():
+            tokens = target_tokens(self.model, some, progress=False)
         began = time.perf_counter()
         made_by, into = fingerprint(self.model, texts), folder / "vectors"
-        buffer, now = embed_corpus(self.model, tokens, into, made_by, shard_rows=SHARD_ROWS)
+        buffer, now = embed_corpus(
+            self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0
+        )
         clock = folder / "clock.json"
-        if now or not clock.is_file():
+        if rank() == 0 and (now or not clock.is_file()):
             # What earlier sessions embedded is counted at the rate of this one.
             each = (time.perf_counter() - began) / max(1, now)
             write_json(clock, {"seconds": each * len(picked.rows)})
         fresh = buffer[torch.arange(len(buffer))]
-        seconds = number(read_object(clock).get("seconds"))
+        seconds = on_first(lambda: number(read_object(clock).get("seconds")))
         if seconds is None:
             raise InputError(f"{clock} does not say how many seconds; delete it, and resume")
         return EmbeddedTargets(picked, fresh, seconds)
+
+
+def _write_picked(path: Path, picked: Picked) -> None:
+    with atomic_file(path) as temporary:
+        save_file(picked._asdict(), temporary)
 
 
 def _read_picked(path: Path, rows: int) -> Picked:

@@ -1,19 +1,27 @@
 """What is the new index made of? Corrected vectors, and fresh ones where they are known."""
 
+import copy
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
+from unstale.data.dataset import Texts
+from unstale.distributed import gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
-from unstale.migration.stale import CHUNK, StaleVectors
+from unstale.files import atomic_file
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 from unstale.settings import Precision
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
@@ -27,17 +35,29 @@ class Known(NamedTuple):
 
 
 def index_chunks(
-    source: StaleVectors, corrector: nn.Module, known: Known, why: str = "correcting"
+    source: StaleVectors,
+    corrector: nn.Module,
+    known: Known,
+    why: str = "correcting",
+    device: torch.device | None = None,
+    first: int = 0,
 ) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-    """Yield the new index by pieces, `(first row, vectors)`.
+    """Yield this process's pieces of the new index, `(first row, vectors)`, on a device.
 
-    Memory is one piece and its hidden layer, whatever the number of rows. A bar says why, if it
-    takes more than a second.
+    Every process reads all of the old vectors and corrects each so many-th piece. Memory is one
+    piece and its hidden layer, whatever the number of rows. A bar says why, if it takes more than a
+    second. Pieces that end before the row `first` are left out.
     """
-    with tqdm(total=source.rows, desc=why, unit="target", delay=1, leave=False) as bar:
-        for start, stale in source.chunks(CHUNK):
+    network = copy.deepcopy(corrector).to(device)
+    known = Known(known.rows.to(device), known.fresh.to(device))
+    total, hidden = source.rows - first, rank() > 0
+    with tqdm(total=total, desc=why, unit="target", delay=1, leave=False, disable=hidden) as bar:
+        for i, (start, stale) in enumerate(source.chunks_from(first)):
+            bar.update(len(stale))
+            if i % world() != rank():
+                continue
             with torch.no_grad():
-                corrected = corrector(torch.from_numpy(stale))
+                corrected = network(torch.from_numpy(stale).to(device))
             here = ((known.rows >= start) & (known.rows < start + len(stale))).nonzero()[:, 0]
             corrected[known.rows[here] - start] = known.fresh[here]
             if source.dtype.name in ("float16", "int8"):  # as it will be written
@@ -46,18 +66,52 @@ def index_chunks(
             if not (finite := torch.isfinite(corrected).all(dim=1)).all():
                 row = start + int(finite.int().argmin())
                 raise InputError(f"the corrected vector of row {row} has NaN or infinity")
-            bar.update(len(stale))
             yield start, corrected
 
 
+def whole_index(
+    pieces: Chunks, rows: int, dim: int, first: int
+) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
+    """Bring the pieces of all processes together, in order, in the main memory of each."""
+    own = iter(pieces)
+    for turn in range(first // CHUNK * CHUNK, rows, CHUNK * world()):
+        _, vectors = next(own, (0, torch.zeros(0, dim)))
+        for offset, part in enumerate(gather(vectors.cpu()).split(CHUNK)):
+            yield turn + offset * CHUNK, part
+
+
 def write_index(
-    source: StaleVectors, corrector: nn.Module, known: Known, folder: Path, made_by: dict[str, Any]
+    source: StaleVectors,
+    corrector: nn.Module,
+    known: Known,
+    folder: Path,
+    made_by: dict[str, Any],
+    device: torch.device | None = None,
 ) -> tuple[Path, float]:
-    """Correct everything from disk to disk; return where, and the seconds it took."""
+    """Correct everything from disk to disk; return where, and the seconds it took.
+
+    Of several processes the first writes.
+    """
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    pieces = index_chunks(source, corrector, known)
-    arrays = ((start, vectors.numpy()) for start, vectors in pieces)
-    path = source.write(folder, arrays, known.fresh.shape[1], made_by)
+    first, dim = on_first(source.written), known.fresh.shape[1]
+    pieces = index_chunks(source, corrector, known, device=device, first=first)
+    whole = whole_index(pieces, source.rows, dim, first)
+    arrays = ((start, vectors.numpy()) for start, vectors in whole)
+    if rank() > 0:  # it does its part
+        deque(arrays, maxlen=0)
+    fresh = np.zeros(source.rows, np.bool_)
+    fresh[known.rows.numpy()] = True
+    path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
+
+
+def write_rows(folder: Path, ids: Texts, known: Known) -> Path:
+    """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
+    fresh = np.zeros(len(ids), np.bool_)
+    fresh[known.rows.numpy()] = True
+    path = folder / "rows.parquet"
+    with atomic_file(path) as temporary:
+        pq.write_table(pa.table({"id": list(ids), "is_fresh": fresh}), temporary)
+    return path

@@ -31,8 +31,9 @@ def learn(
     fresh: Float[Tensor, "n e"],
     held_out: Bool[ndarray, " n"],
     settings: MigrateSettings,
+    device: torch.device | None = None,
 ) -> Learned:
-    """Fit a corrector to the pairs that are not held out.
+    """Fit a corrector to the pairs that are not held out, on a device; it is returned on the CPU.
 
     The method `auto` takes the network where there are more pairs than dimensions and it lowers
     the loss on targets it did not see by at least 1%, and the linear map of all pairs otherwise.
@@ -52,9 +53,10 @@ def learn(
     start = least_squares(stale[~early], fresh[~early])
     corrector = ProjectedCorrector(start, (hidden,), unit=unit)
     done = fit(
-        corrector, stale, fresh, held_out=early, learning_rate=LEARNING_RATE,
-        batch_size=BATCH, epochs=EPOCHS, patience=PATIENCE, seed=seed,
+        corrector.to(device), stale.to(device), fresh.to(device), held_out=early.to(device),
+        learning_rate=LEARNING_RATE, batch_size=BATCH, epochs=EPOCHS, patience=PATIENCE, seed=seed,
     )  # fmt: skip
+    corrector.cpu()
     gain = 1 - done.best_loss / done.start_loss if done.start_loss else 0.0
     about = {"hidden": hidden, "best_epoch": done.best_epoch, "loss_lowered_by": gain}
     if gain >= WORTH:

@@ -14,7 +14,7 @@ from unstale.budget import RECORD, too_large
 from unstale.data.formats.arrow import open_parquet, row_bytes
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Arrays, StaleVectors
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 
 _WIDEST = 2**16
 COLUMNS = ("vector", "embedding", "vectors", "embeddings")
@@ -85,17 +85,17 @@ class ParquetVectors(StaleVectors):
         for start, _, vectors in self.tables(size, [self.column]):
             yield start, vectors
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write the same columns, the vectors replaced."""
         path = folder / "vectors.parquet"
-        kind = pa.list_(pa.from_numpy_dtype(self.dtype), dim)
+        kind = pa.list_(pa.from_numpy_dtype(self.dtype), new.dim)
         schema = self.file.schema_arrow
         place = schema.get_field_index(self.column)
         schema = schema.set(place, pa.field(self.column, kind)).remove_metadata()
         with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-            for (_, vectors), (_, batch, _) in zip(corrected, self.tables(), strict=True):
+            for (_, vectors), (_, batch, _) in zip(new.vectors, self.tables(), strict=True):
                 flat = np.ascontiguousarray(vectors, self.dtype).reshape(-1)
-                lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), dim)
+                lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), new.dim)
                 table = pa.Table.from_batches([batch]).set_column(place, schema.field(place), lists)
                 writer.write_table(table.cast(schema))
         return path

@@ -18,6 +18,7 @@ from unstale.migration.index import Chunks
 from unstale.migration.settings import LEAST_HELD_OUT
 from unstale.migration.validate import GROUPS
 from unstale.search.best import merge, nothing
+from unstale.search.sharded import merge_processes
 
 HELD_OUT = 0.2  # of the sample
 
@@ -54,7 +55,8 @@ def retrieval_scores(
     """
     best = nothing(queries)
     for start, vectors in index:
-        best = merge(best, queries @ vectors.T, start, depth)
+        best = merge(best, (queries.to(vectors.device) @ vectors.T).cpu(), start, depth)
+    best = merge_processes(best, depth)
     worth = (1 / torch.arange(1, best.rows.shape[1] + 1)).expand(best.rows.shape)
     return torch.zeros(rows).index_add_(0, best.rows.flatten(), worth.flatten()).numpy()
 

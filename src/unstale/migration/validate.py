@@ -15,9 +15,11 @@ from numpy import ndarray
 from scipy import stats
 from torch import Tensor
 
+from unstale.distributed import exchange
 from unstale.migration.index import Chunks, Known
 from unstale.migration.law import NEAR, Law
 from unstale.search.best import TopK, merge, merge_best, nothing
+from unstale.search.sharded import merge_processes
 
 GROUPS = 10  # of held-out targets, for the jackknife
 LEAST_FOUND = 10  # targets for each query: recall@10 needs them
@@ -90,17 +92,7 @@ def neighbour_overlap(
     Returns:
         The estimate, and what the new index finds: at least ten targets, if there are ten.
     """
-    found = unseen = nothing(queries)
-    count = 0
-    for start, vectors in index:
-        scores = queries @ vectors.T
-        if asking is not None:
-            _leave_out(scores, asking - start)
-        found = merge(found, scores, start, max(k, LEAST_FOUND))
-        here = (known.rows >= start) & (known.rows < start + len(vectors))
-        scores[:, known.rows[here] - start] = -torch.inf
-        unseen = merge(unseen, scores, start, max(REACH, 4 * k))
-        count += len(vectors)
+    found, unseen, count = _scan(queries, index, known, k, asking)
     top = TopK(found.scores[:, :k], found.rows[:, :k])
     scores = queries @ known.fresh.T
     if asking is not None:
@@ -133,6 +125,32 @@ def neighbour_overlap(
     variance = float(whole.var()) / len(whole) + spread
     freedom = groups - 1 if spread else max(1, len(whole) - 1)
     return Interval.around(float(whole.mean()), variance, freedom), found
+
+
+def _scan(
+    queries: Float[Tensor, "q e"],
+    index: Chunks,
+    known: Known,
+    k: int,
+    asking: Int[Tensor, " q"] | None,
+) -> tuple[TopK, TopK, int]:
+    """Find the best targets of the index, the best that were not embedded, and its size.
+
+    Every process scans its own pieces, where they are; all get what all of them found.
+    """
+    found = unseen = nothing(queries)
+    count = 0
+    for start, vectors in index:
+        scores = (queries.to(vectors.device) @ vectors.T).cpu()
+        if asking is not None:
+            _leave_out(scores, asking - start)
+        found = merge(found, scores, start, max(k, LEAST_FOUND))
+        here = (known.rows >= start) & (known.rows < start + len(vectors))
+        scores[:, known.rows[here] - start] = -torch.inf
+        unseen = merge(unseen, scores, start, max(REACH, 4 * k))
+        count += len(vectors)
+    found = merge_processes(found, max(k, LEAST_FOUND))
+    return found, merge_processes(unseen, max(REACH, 4 * k)), sum(exchange(count))
 
 
 def _leave_out(scores: Float[Tensor, "q n"], own: Int[Tensor, " q"]) -> None:

@@ -6,6 +6,7 @@ To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add i
 
 from importlib import import_module
 
+from unstale.filters import Filters
 from unstale.miners.corrected import Corrected
 from unstale.miners.filters import FalseNegatives
 from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, Ranked, View
@@ -21,7 +22,7 @@ from unstale.miners.strategy import (
     register,
     strategies,
 )
-from unstale.settings import STRATEGIES, Filters
+from unstale.settings import STRATEGIES
 
 __all__ = [
     "Corrected",

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.miners.miner import Dropped, Miner, Queries
-from unstale.settings import Filters
 
 # A second opinion on pairs of a query's and a target's row: a cross-encoder.
 PairScores = Callable[[Int[Tensor, " n"], Int[Tensor, " n"]], Float[Tensor, " n"]]

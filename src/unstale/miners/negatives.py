@@ -7,12 +7,12 @@ from torch import Tensor
 
 from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.miners.filters import FalseNegatives, PairScores
 from unstale.miners.given import draw_given
 from unstale.miners.miner import Dropped, Mined, Miner, Queries
 from unstale.miners.strategy import Materials, NegativeCounts, Strategy
 from unstale.miners.uniform import Uniform
-from unstale.settings import Filters
 
 
 @final

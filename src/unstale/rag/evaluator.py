@@ -12,10 +12,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm import tqdm
 
-from unstale.data.answers import exact_match, f1, holds, normalise
+from unstale.data.answers import exact_match, f1
 from unstale.data.tokens import TokenStore
-from unstale.distributed import exchange, share
+from unstale.distributed import broadcast, exchange, share
 from unstale.encoders.embed import embed_queries, embed_together, evaluating
+from unstale.evaluation.by_answer import answer_recall, first_answers
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file, write_json
@@ -97,7 +98,8 @@ class RagEvaluator:
         both = retrieve(model, self._questions.dataset, asked, corpus, k=depth, own=True)
         found = self._found = TopK(*(part[: len(self.rows)] for part in both))
         if len(self.dev):
-            first = self._first(self.dev, both.rows[len(self.rows) :])
+            of_dev = TopK(*(part[len(self.rows) :] for part in both))
+            first = first_answers(self._questions.dataset, self.dev, of_dev)
             self.found_in_dev = float(np.mean(1 / (1 + first)))
         self._measure_retrieval(found)
         return found
@@ -150,15 +152,18 @@ class RagEvaluator:
             vectors = embed_queries(model, self._texts(self.dev)).to(model.device)
             ranked = miner.ranked(vectors, self.k)
             assert ranked is not None
-            rows, place = ranked.searched.rows.unique(return_inverse=True)
+            best = ranked.searched.rows.to(model.device)
+            broadcast([best])  # all processes must encode the same targets
+            rows, place = best.unique(return_inverse=True)
             fresh = embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
             scores = (vectors[:, None, :] * fresh[place]).sum(dim=2)
-            best = scores.sort(dim=1, descending=True)
-            found = TopK(best.values.cpu(), rows[place].gather(1, best.indices).cpu())
+            order = scores.sort(dim=1, descending=True)
+            found = TopK(order.values.cpu(), best.gather(1, order.indices).cpu())
             encoded = len(rows)
         values = self._judge(self.dev, self._answer(self.dev, found))
         if found is not None:
-            values["answer_recall"] = np.isfinite(self._first(self.dev, found.rows)).astype(float)
+            first = first_answers(self._questions.dataset, self.dev, found)
+            values["answer_recall"] = np.isfinite(first).astype(float)
         return means(values), encoded
 
     def _texts(self, rows: Int[ndarray, " n"]) -> Sequence[str]:
@@ -174,25 +179,14 @@ class RagEvaluator:
             "f1": np.array([f1(a, g) for a, g in judged]),
         }
 
-    def _first(self, rows: Int[ndarray, " n"], found: Int[Tensor, "n m"]) -> Float[ndarray, " n"]:
-        """Return where the first text with an answer stands, from 0; infinity if none has one."""
-        first = np.full(len(rows), np.inf)
-        for i, row in enumerate(rows.tolist()):
-            golds = [normalise(a) for a in self._questions.answers[row]]
-            for place, text in enumerate(self._questions.dataset.targets.take(found[i].numpy())):
-                if holds(normalise(text), golds):
-                    first[i] = place
-                    break
-        return first
-
     def _measure_retrieval(self, found: TopK) -> None:
         """Look for answers in the texts (`answer_recall@k`), and for gold targets by their rows."""
-        first = self._first(self.rows, found.rows)
+        dataset = self._questions.dataset
+        first = first_answers(dataset, self.rows, found)
         self.values["answer_recall"] = (first < self.k).astype(float)  # of what the reader sees
         self.values["answer_mrr"] = 1 / (1 + first)
-        for k in (1, 5, 10, 20):
-            self.values[f"answer_recall@{k}"] = (first < k).astype(float)
-        qrels = self._questions.dataset.qrels.get(self.split)
+        self.values |= answer_recall(first)
+        qrels = dataset.qrels.get(self.split)
         gold = np.isin(self.rows, [] if qrels is None else qrels.query_rows)
         self.gold = int(gold.sum())  # recall is that of these questions
         if qrels is not None and self.gold:

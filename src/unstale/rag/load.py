@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from unstale.data.formats.format import splits_of
 from unstale.data.formats.toolkits import read_corpus
 from unstale.data.gather import Gatherer
 from unstale.data.lines import json_records
@@ -14,7 +15,7 @@ from unstale.errors import InputError
 from unstale.rag.questions import QuestionSet
 from unstale.rag.records import parse_record
 
-SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
+_DEV = ("validation", "valid", "val")  # other words for it
 _CORPORA = ("corpus.jsonl", "passages.jsonl", "psgs_w100.tsv")
 _LOG = logging.getLogger(__name__)
 
@@ -22,9 +23,10 @@ _LOG = logging.getLogger(__name__)
 def load_questions(name_or_path: str, *, progress: bool = True) -> QuestionSet:
     """Read a dataset that has answers, or a folder of question files.
 
-    A folder of question files holds `train`, `dev` (or `validation`) and `test`, .json or .jsonl,
-    and the corpus as corpus.jsonl, passages.jsonl or psgs_w100.tsv. Without one, the corpus is
-    every context that the questions bring.
+    A folder of question files holds one of `train` and others, .json or .jsonl, whose names tell
+    the split (NQ-open.dev.jsonl, hotpot_train_v1.1.json, unfiltered-web-train.json), and the corpus
+    as corpus.jsonl, passages.jsonl or psgs_w100.tsv. Without one, the corpus is every context that
+    the questions bring.
     """
     folder = Path(name_or_path)
     files = _question_files(folder)
@@ -35,20 +37,24 @@ def load_questions(name_or_path: str, *, progress: bool = True) -> QuestionSet:
 
 def _question_files(folder: Path) -> dict[str, Path]:
     """Find the question file of each split; none if the folder is in a format of retrieval."""
+    if not folder.is_dir() or (folder / "queries.jsonl").is_file():
+        return {}
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".jsonl") and path.name not in _CORPORA:
+            first = next(json_records(path, progress=False), ("", {}))[1]
+            if "positive_ctxs" in first:
+                return {}
+            found += [path] if {"question", "Question"} & first.keys() else []
     files: dict[str, Path] = {}
-    if (folder / "queries.jsonl").is_file():
-        return files
-    for stem, split in SPLITS.items():
-        for suffix in (".jsonl", ".json"):
-            path = folder / f"{stem}{suffix}"
-            if path.is_file():
-                _, first = next(json_records(path, progress=False), ("", {}))
-                if "positive_ctxs" in first or not {"question", "Question"} & first.keys():
-                    return {}
-                if split in files:
-                    raise InputError(f"{files[split]} and {path} are both the split {split}")
-                files[split] = path
-    return files
+    for word, parts in splits_of(found).items():
+        split = "dev" if word in _DEV else word
+        for path in parts:
+            if split in files:
+                raise InputError(f"{files[split]} and {path} are both the split {split}")
+            files[split] = path
+    order = sorted(files, key=lambda split: (split != "train", split))  # of the questions, too
+    return {split: files[split] for split in order} if "train" in files else {}
 
 
 def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> QuestionSet:

@@ -28,8 +28,9 @@ class QuestionSet:
 
     @classmethod
     def of(cls, dataset: RetrievalDataset) -> "QuestionSet":
-        """Take the questions of each split from its qrels."""
-        return cls(dataset, {name: np.unique(q.query) for name, q in dataset.qrels.items()})
+        """Take the questions of each split from its qrels, or from its list of questions."""
+        judged = {name: np.unique(q.query) for name, q in dataset.qrels.items()}
+        return cls(dataset, judged | {**dataset.questions})
 
     @property
     def answers(self) -> Sequence[Sequence[str]]:

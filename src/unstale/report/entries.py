@@ -80,8 +80,9 @@ def group_runs(runs: Iterable[RunResult]) -> list[Group]:
 
 
 def headline(groups: Sequence[Group]) -> str:
-    """Name the metric that decides: that of answers, where there are any."""
-    return "exact_match" if any(g.metric("exact_match") for g in groups) else "recall@10"
+    """Name the metric that decides: that of a reader, of relevant targets, or of answers."""
+    order = ("exact_match", "recall@10", "answer_recall@10")
+    return next((name for name in order if any(g.metric(name) for g in groups)), "recall@10")
 
 
 def ranked(groups: Sequence[Group]) -> list[Group]:

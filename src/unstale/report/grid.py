@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from unstale.report.columns import SHOWN, Table, comparison, results
+from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, ranked
 from unstale.report.escape import escape
 from unstale.results import JsonObject
@@ -16,7 +16,7 @@ _NOTHING = '<td class="none">&ndash;</td>'
 def results_table(groups: Sequence[Group]) -> str:
     """Build the table of what came out and what it cost, best first."""
     rows = ranked(groups)
-    metrics = [m for m in SHOWN if any(g.metric(m) for g in groups)]
+    metrics = choose_metrics(groups, SHOWN)
     table = results(rows, metrics, _COSTS)
     return _table("results", replace(table, notes=["Metrics in percent", *table.notes]))
 

@@ -7,7 +7,7 @@ import rich.table
 from rich import box
 from rich.console import Console
 
-from unstale.report.columns import SHOWN, Table, comparison, results
+from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
 from unstale.shown import console, say
@@ -85,7 +85,9 @@ def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str
 
 def _results(rows: Sequence[Group], title: str, costs: Sequence[str]) -> rich.table.Table:
     read = any(row.metric("exact_match") for row in rows)
-    metrics = [m for m in (_READ if read else TERMINAL) if any(row.metric(m) for row in rows)]
+    metrics = choose_metrics(rows, _READ if read else TERMINAL)
+    if any(":" in metric for metric in metrics):
+        costs = [name for name in costs if name in ("re-embedded", "sampled")]  # as in the paper
     return _drawn(title, results(rows, metrics, costs))
 
 

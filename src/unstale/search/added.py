@@ -28,13 +28,21 @@ class Added:
     scale: float = 1.0  # of the softmax to sample from
     first: int = 0  # the row in the corpus from which rows are counted
 
-    def scores(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "b n"]:
+    def scores(self, rows: Int[Tensor, " n"] | slice) -> Float[Tensor, "b n"]:
         """Return what to add to the scores of some rows, for all the queries."""
-        rows, parts = rows + self.first, []
+        if isinstance(rows, slice):
+            rows = slice(rows.start + self.first, rows.stop + self.first)
+        else:
+            rows = rows + self.first
+        parts = []
         if self.memory is not None:
             parts.append(self.memory.scores(self.vectors, rows))
         if self.gumbel_seed is not None:
-            parts.append(gumbel(self.gumbel_seed, self.scale, self.step, self.queries, rows))
+            keys = rows
+            if isinstance(keys, slice):
+                keys = torch.arange(keys.start, keys.stop, device=self.vectors.device)
+            drawn = gumbel(self.gumbel_seed, self.scale, self.step, self.queries, keys)
+            parts.append(drawn.to(self.vectors.device))
         return reduce(torch.add, parts)
 
     def of(self, places: Int[Tensor, " c"] | slice) -> "Added":

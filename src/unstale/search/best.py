@@ -51,7 +51,9 @@ def _candidates(scores: Float[Tensor, "b n"], k: int, floor: Float[Tensor, "b 1"
     # A group is every groups-th score: the maximum then runs along contiguous memory.
     whole = scores[:, : groups * _GROUP].unflatten(1, (_GROUP, groups))
     maxima = whole.amax(dim=1)
-    wanted = k if floor is None else min(k, int((maxima > floor).sum(dim=1).max()))
+    wanted = k
+    if floor is not None and scores.device.type == "cpu":  # elsewhere the host would wait for it
+        wanted = min(k, int((maxima > floor).sum(dim=1).max()))
     if 2 * wanted > groups:
         return TopK(*scores.topk(min(k, n), dim=1))
     chosen = maxima.topk(wanted, dim=1, sorted=False).indices

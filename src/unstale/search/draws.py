@@ -21,8 +21,8 @@ def bits(
     purpose: int, seed: int, step: int, queries: Int[Tensor, " b"], rows: Int[Tensor, " n"]
 ) -> Int[Tensor, "b n"]:
     """Hash each (purpose, seed, step, query, row) to 63 random bits, by SplitMix64's finaliser."""
-    seeds = torch.tensor([purpose, seed, step], device=rows.device)
-    key = _mix(_mix(_mix(seeds[0]) + seeds[1] * _GOLDEN) + seeds[2] * _GOLDEN)
+    seeds = torch.tensor([purpose, seed, step])  # in main memory: no device waits for the key
+    key = int(_mix(_mix(_mix(seeds[0]) + seeds[1] * _GOLDEN) + seeds[2] * _GOLDEN))
     keys = _mix(key + queries.to(rows.device).long() * _GOLDEN)
     return _mix(keys[:, None] + rows.long()[None, :] * _GOLDEN) & 0x7FFFFFFFFFFFFFFF
 

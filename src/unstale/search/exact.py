@@ -3,7 +3,6 @@
 from functools import partial
 from typing import final
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -11,9 +10,7 @@ from unstale.corrector.dots import dots
 from unstale.corrector.network import Corrector
 from unstale.search.best import TopK, merge, nothing
 from unstale.search.search import Asked, Search, check_k
-from unstale.search.vectors import Vectors, on_device
-
-_CHUNK_BYTES = 24 * 2**20  # measured: what stays in the last-level cache between two layers
+from unstale.search.vectors import Vectors, chunk_rows, on_device
 
 
 @final
@@ -25,7 +22,7 @@ class Exact(Search):
     floats; a memory-mapped buffer is read a chunk at a time, so that it may be larger than memory.
 
     Args:
-        chunk: Targets scored at once; by default what the processor's cache holds.
+        chunk: Targets scored at once; by default what suits the device of the queries.
         rows: The corpus rows of a buffer that holds only some of it.
     """
 
@@ -47,14 +44,16 @@ class Exact(Search):
         queries, h, best = asked.queries, self.corrector, nothing(asked.queries)
         score = partial(dots, queries) if h is None else h.scorer(queries)
         floats = sum(queries.shape) + (0 if h is None else h.held(len(queries)))  # of a target
-        size = self.chunk or min(16_384, max(1024, _CHUNK_BYTES // (4 * floats)))
+        size = self.chunk or chunk_rows(queries.device, floats)
         for start, stale in on_device(self.buffer.chunks(size), queries.device):
             scores = score(stale)
             if asked.added is not None:
-                places = torch.arange(start, start + len(stale), device=queries.device)
-                scores = scores + asked.added.scores(self._corpus_rows(places))
+                scores = scores + asked.added.scores(self._corpus_rows(start, len(stale)))
             best = merge(best, scores, start, min(k + asked.width, len(self.buffer)))
-        return asked.allowed(TopK(best.scores, self._corpus_rows(best.rows)), k)
+        if self.rows is not None:
+            best = TopK(best.scores, self.rows.to(queries.device)[best.rows])
+        return asked.allowed(best, k)
 
-    def _corpus_rows(self, places: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        return places if self.rows is None else self.rows.to(places.device)[places]
+    def _corpus_rows(self, start: int, count: int) -> Int[Tensor, " n"] | slice:
+        here = slice(start, start + count)
+        return here if self.rows is None else self.rows[here]

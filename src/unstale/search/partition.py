@@ -46,5 +46,9 @@ def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tens
 
 
 def _nearest(vectors: Float[Tensor, "n d"], centroids: Float[Tensor, "c d"]) -> Int[Tensor, " n"]:
+    if vectors.device.type == "cpu":  # five times as fast there
+        import faiss
+
+        return torch.from_numpy(faiss.knn(vectors.numpy(), centroids.numpy(), 1)[1][:, 0])
     # |v - c|^2 = |v|^2 - 2 v.c + |c|^2, of which the first is the same for all c.
     return torch.addmm(-0.5 * centroids.square().sum(dim=1), vectors, centroids.T).argmax(dim=1)

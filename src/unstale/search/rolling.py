@@ -10,10 +10,8 @@ from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK, merge, nothing
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Snapshot
-from unstale.search.vectors import Vectors, on_device
+from unstale.search.vectors import Vectors, chunk_rows, on_device
 from unstale.settings import Precision
-
-_CHUNK = 16_384
 
 
 @final
@@ -42,14 +40,14 @@ class Rolling(Approximate):
 
     def _scan(self, scan: Scan) -> TopK:
         best = nothing(scan.parts[0].queries)
+        size = chunk_rows(best.rows.device, sum(scan.parts[0].queries.shape))
         for part in scan.parts:
-            chunks = part.vectors.chunks(_CHUNK, part.start, part.stop)
+            chunks = part.vectors.chunks(size, part.start, part.stop)
             for start, vectors in on_device(chunks, part.queries.device):
                 inverse = part.inverses(start, start + len(vectors))
                 scores = dots(part.queries, vectors, torch.outer(inverse, part.offset[:, 0]))
                 if scan.added is not None:
-                    rows = torch.arange(start, start + len(vectors), device=scores.device)
-                    scores = scores + scan.added.scores(rows)
+                    scores = scores + scan.added.scores(slice(start, start + len(vectors)))
                 best = merge(best, scores, start, scan.fetch)
         return best
 

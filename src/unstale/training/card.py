@@ -9,9 +9,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import generate_model_card
 
 from unstale.files import atomic_file
+from unstale.filters import Filters
 from unstale.miners.miner import Freshness
 from unstale.miners.strategy import strategies
-from unstale.settings import Filters
 from unstale.training.settings import Checked
 
 CITATION = """

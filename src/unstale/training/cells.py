@@ -18,6 +18,7 @@ from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import barrier, exchange, first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import write_json
@@ -54,12 +55,14 @@ def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Fi
     """Train the cells that are not finished, and yield what each of all of them left."""
     for i, cell in enumerate(cells, 1):
         done = _finished(cell)
-        if done is None:
+        if exchange(done is None)[0]:  # as process 0 found it
             say(f"[{i}/{len(cells)}] {cell.name}", flush=True)
-            begun = (cell.folder / "checkpoints").exists()
-            write_json(cell.folder / CELL, cell.train(cell.folder, begun).to_json())
+            result = cell.train(cell.folder, on_first((cell.folder / "checkpoints").exists))
+            if rank() == 0:
+                write_json(cell.folder / CELL, result.to_json())
+            barrier()
             done = _finished(cell)
-        if not keep_models:
+        if not keep_models and rank() == 0:
             remove_written(cell.folder / "model")
         assert done is not None
         yield done
@@ -88,14 +91,17 @@ def embed_once(
     dataset: RetrievalDataset, model: SentenceTransformer, folder: Path, dtype: str = "float32"
 ) -> float | None:
     """Embed the corpus for all cells that start alike; return the seconds that took, if known."""
-    tokens = target_tokens(model, dataset)
+    with first_alone():
+        tokens = target_tokens(model, dataset, progress=rank() == 0)
     began = time.perf_counter()
     made_by = fingerprint(model, dataset.targets)
-    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype)
-    if embedded:
+    progress = rank() == 0
+    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
+    if embedded and rank() == 0:
         seconds = time.perf_counter() - began
         say(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
         # If it was interrupted this call did only a part.
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
+    barrier()
     timed = folder / _TIMED
     return json.loads(timed.read_text("utf-8"))["seconds"] if timed.exists() else None

@@ -35,7 +35,7 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
         "strategy": settings.strategy,
         "seed": settings.seed,
         "steps": settings.steps,
-        "split": settings.eval_split,
+        "split": settings.eval_split.partition(",")[0].strip(),
         "processes": world(),
         "search": prepared.search.mode if prepared.search else None,
         "targets_embedded": prepared.embedded,

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import PrinterCallback
 
 from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
@@ -86,9 +87,7 @@ def train_checked(
     positives = Positives(dataset, ["train"])
     loss = make_loss(model, checked, prepared, positives)
     loss.about = card_settings(checked) | {"corpus": dataset.name, "targets": len(dataset.targets)}
-    arguments = _arguments(model, loss, checked, output, progress=progress)
-    rows, keep = training_rows(dataset), settings.keep_checkpoints
-    trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    trainer = make_trainer(dataset, model, loss, checked, output, progress=progress)
     point = prepared.clock.timed("evaluation", evaluator.point)
     watch_steps(trainer, loss, prepared.meter, settings, point)
     train_or_resume(trainer, dataset, output, resume=resume)
@@ -107,14 +106,7 @@ def train_checked(
         epochs=epochs,
         batch_size=checked.batch_size,
         shape=encoder_shape(model),
-        losses=[
-            {
-                "step": log["step"],
-                "loss": log.get("task_loss", log["loss"]),
-            }  # the corrector's apart
-            for log in logs
-            if "loss" in log
-        ],
+        losses=_losses(logs),
         found=found_examples(evaluator),
         negatives=checked.counts._asdict(),
         initial_metrics=initial,
@@ -154,6 +146,28 @@ def make_loss(
     )
     loss.record.clock, loss.record.identity = prepared.clock, prepared.identity
     return loss
+
+
+def make_trainer(
+    dataset: RetrievalDataset,
+    model: SentenceTransformer,
+    loss: FreshNegativesLoss,
+    checked: Checked[TrainSettings],
+    output: Path,
+    *,
+    progress: bool,
+) -> FreshTrainer:
+    """Make the trainer of a run; without progress it is silent."""
+    arguments = _arguments(model, loss, checked, output, progress=progress)
+    rows, keep = training_rows(dataset), checked.settings.keep_checkpoints
+    card, widget = model.model_card_data, model.model_card_data.widget
+    if not progress:
+        card.widget = widget or [{}]  # or the trainer makes examples for the card, with a bar
+    trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    if not progress:
+        card.widget = widget
+        trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def _arguments(

@@ -3,7 +3,7 @@
 `train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -22,17 +22,19 @@ from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
+from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, world
 from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.integrity import digest
 from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
-from unstale.settings import Filters, MiningSettings
+from unstale.settings import MiningSettings, RefreshSettings
 from unstale.training.identity import Identity, check_processes, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
@@ -86,11 +88,9 @@ def prepare(
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
     buffer, embedded = None, 0
     if strategy.caches or settings.buffer:
-        embed = clock.timed("embedding", _embed)
-        buffer, embedded = embed(model, tokens, checked, where, progress)
-    search = None
-    if buffer is not None and "search" in strategy.reads:
-        search = _choose_search(settings, buffer, checked.batch_size, model)
+        timed = clock.timed("embedding", _embed)
+        buffer, embedded = timed(model, tokens, checked, where, progress)
+    search = _choose_search(checked, buffer, model) if buffer else None
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
@@ -99,6 +99,7 @@ def prepare(
         uniform_negatives=checked.counts.uniform,
         device=model.device,
         unit=is_cosine(model),
+        baseline=_baseline(settings, strategy),
     )
     set_seed(settings.seed)  # for the corrector's first weights
     negatives = build_negatives(
@@ -110,11 +111,9 @@ def prepare(
         given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
         given_count=given,
     )
-    buffer_digest = None
+    embedded_as = digest(read_manifest(where)["shards"]) if buffer and where else None
     if output is None:  # a script may keep its buffer in a folder, or not
-        buffer_digest = digest(checked.made_by)
-    elif buffer is not None and where is not None:
-        buffer_digest = digest(read_manifest(where)["shards"])
+        embedded_as = digest(checked.made_by)
     probe = {"queries": settings.probe_queries, "targets": settings.probe_targets}
     return Prepared(
         tokens=tokens,
@@ -123,9 +122,15 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=Meter(dataset, trained, tokens, scale=checked.scale, **probe),
-        identity=identity(shared, trained, buffer_digest, search),
+        identity=identity(shared, trained, embedded_as, search),
         clock=clock,
     )
+
+
+def _baseline(settings: Any, strategy: Strategy) -> RefreshSettings:  # noqa: ANN401 - a job's
+    """Take what only strategies of a training read, for one of them."""
+    own = {declared.name for declared in fields(RefreshSettings)}
+    return taken_from(RefreshSettings, settings) if own & set(strategy.reads) else RefreshSettings()
 
 
 def _embed(
@@ -150,10 +155,16 @@ def _embed(
 
 
 def _choose_search(
-    settings: MiningSettings, buffer: TargetBuffer, queries: int, model: SentenceTransformer
-) -> Choice:
-    """Choose how to search; refuse what the buffer's place or the free memory rules out."""
-    mode, device = settings.search, model.device
+    checked: Checked[Any], buffer: TargetBuffer, model: SentenceTransformer
+) -> Choice | None:
+    """Choose how to search, for a strategy that can choose.
+
+    What the buffer's place or the free memory rules out is refused.
+    """
+    if "search" not in checked.strategy.reads:
+        return None
+    settings, device = checked.settings, model.device
+    mode = settings.search
     if settings.mapped and device.type != "cpu":  # an accelerator reads it chunk by chunk
         if mode not in ("auto", "exact"):
             rule = f"on {device.type} a buffer on disk is searched exactly"
@@ -163,7 +174,7 @@ def _choose_search(
         len(buffer),
         buffer.dim,
         settings.corrector_widths,
-        queries,
+        checked.batch_size,
         mode=mode,
         precision=buffer.precision,
         unit=is_cosine(model),

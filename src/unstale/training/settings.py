@@ -20,10 +20,12 @@ from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
+from unstale.evaluation.evaluator import splits_to_measure
+from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import Filters, JobSettings, MiningSettings, TrainSections
+from unstale.settings import JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
@@ -54,7 +56,7 @@ class TrainSettings(TrainSections):
         if not isinstance(self.filters, Filters):
             raise InputError(f"filters must be Filters(...), got {self.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
-        dataset.split(self.eval_split)
+        splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
         settings = replace(self, steps=planned_steps(self, len(train.pairs), batch_size))

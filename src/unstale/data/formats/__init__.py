@@ -9,7 +9,7 @@ from unstale.errors import InputError
 
 def _load(place: str) -> Format:
     module, _, name = place.partition(".")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(f"unstale.data.formats.{module}"), name)
 
 
 FORMATS: dict[str, Format] = {name: _load(place) for name, place in FORMAT_NAMES.items()}

@@ -78,6 +78,7 @@ class Format:
     write: Callable[[RetrievalDataset, Path], None] | None  # into an empty folder; None: cannot
     lacks: tuple[str, ...] = ()  # of: ids, query ids, titles, answers, grades, TWINS
     check: Callable[[RetrievalDataset], None] | None = None  # refuses what `write` would refuse
+    questions: bool = False  # it has a place for splits with answers and no qrels
 
     def loses(self, dataset: RetrievalDataset) -> list[str]:
         """List what a dataset has that this format has no place for."""
@@ -88,7 +89,9 @@ class Format:
             "grades": not {0, 1}.issuperset(grades),
             TWINS: TWINS in self.lacks and _judges_a_twin(dataset),
         }
-        return [what for what in self.lacks if has.get(what, True)]
+        lost = [what for what in self.lacks if has.get(what, True)]
+        unjudged = ", ".join(dataset.questions) if not self.questions else ""
+        return [*lost, f"splits without qrels ({unjudged})"] if unjudged else lost
 
 
 def _judges_a_twin(dataset: RetrievalDataset) -> bool:

@@ -1,7 +1,7 @@
 """Plain tables, csv, jsonl or parquet: one file a split, and a corpus file if there is one."""
 
 import codecs
-import csv
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,10 +51,10 @@ def _separator(path: Path) -> str:
         head = next((line for _, line in lines_of(file, path) if line.strip()), b"")
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path} is UTF-16; expected UTF-8: save it anew as `CSV UTF-8`")
-    header = head.decode("utf-8-sig", errors="replace")
+    header = re.sub(r'"[^"]*"', "", head.decode("utf-8-sig", errors="replace"))
     usual = "\t" if path.suffix == ".tsv" else ","
     known = sorted(_SEPARATORS, key=lambda separator: separator != usual)
-    return max(known, key=lambda separator: len(next(csv.reader([header], delimiter=separator))))
+    return max(known, key=header.count)
 
 
 def _read_jsonl(path: Path, progress: bool, _: Reading) -> columns.Rows:

@@ -4,20 +4,23 @@ Each has JSON files, one a split and one query a record, and maybe a file with t
 corpus, a passage's id names a target of it; without one, the passages are the corpus.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from unstale.data import lines
-from unstale.data.answers import has_answer
+from unstale.data.answers import AnswerFinder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.format import TWINS, Format, Location, splits_of
+from unstale.data.formats.questions import asks, question_splits, read_questions, write_questions
 from unstale.data.formats.walk import answered, examples, targets
 from unstale.data.gather import Example, Target, gather, parse_target
 from unstale.data.lines import Record
 from unstale.errors import InputError
 
+_LOG = logging.getLogger(__name__)
 _HEADER = ["id", "text", "title"]  # of a corpus in DPR's tsv
 
 
@@ -39,10 +42,22 @@ class _Toolkit:
     by_text: bool = False  # the examples name their targets by text, and not by id
     judged: bool = True  # every query has a positive
     array: bool = False  # a file is written as one JSON array, and not as JSON lines
+    # Only the first positive is relevant, unless `PATH:positives=all` says so, and splits without
+    # qrels are files of questions and answers, SPLIT.qa.csv.
+    gold_first: bool = False
 
     @property
     def format(self) -> Format:
-        return Format(self.name, self.about, self._files, self._read, self._write, self.lacks)
+        return Format(
+            self.name, self.about, self._fits, self._read, self._write, self.lacks,
+            questions=self.gold_first,
+        )  # fmt: skip
+
+    def _fits(self, at: Location) -> list[Path]:
+        return self._files(at) or (self._question_files(at) if at.beside(self.corpus) else [])
+
+    def _question_files(self, at: Location) -> list[Path]:
+        return [file for file in at.files(".csv") if self.gold_first and asks(file)]
 
     def _files(self, at: Location) -> list[Path]:
         found = at.files(".json", ".jsonl")
@@ -53,16 +68,28 @@ class _Toolkit:
         if corpus is None and not self.inline:
             rule = f"its examples name targets by id, so give a folder that has {self.corpus} too"
             raise InputError(f"{at.place}: {rule}")
-        if not (files := self._files(at)):
+        files, asked = self._files(at), self._question_files(at) if corpus else []
+        if not files and not asked:
             raise InputError(f"{at.place}: no JSON file there holds examples in this format")
+        if (chosen := at.columns.get("positives", "first")) not in ("first", "all"):
+            raise InputError(f"{at.place}: positives={chosen} must be positives=first or all")
         passages = read_corpus(corpus, at.progress, *self.id_keys) if corpus else ()
+        parse = _gold_first(self.parse) if self.gold_first and chosen == "first" else self.parse
+        splits = splits_of(files)
         found = (
-            (split, where, self.parse(record, where))
-            for split, parts in splits_of(files).items()
+            (split, where, parse(record, where))
+            for split, parts in splits.items()
             for file in parts
             for where, record in lines.json_records(file, at.progress)
         )
-        return gather(found, passages, by_text=self.by_text).dataset(at.name, judged=self.judged)
+        gatherer = gather(found, passages, by_text=self.by_text)
+        for split, file in question_splits(asked).items():
+            if split in splits:
+                _LOG.warning("%s is not read: %s has that split", file, splits[split][0].name)
+                continue
+            for where, question, answers in read_questions(file, at.progress):
+                gatherer.question(split, question, answers, where)
+        return gatherer.dataset(at.name, judged=self.judged)
 
     def _write(self, dataset: RetrievalDataset, folder: Path) -> None:
         passages = map(self.passage, targets(dataset))
@@ -75,6 +102,8 @@ class _Toolkit:
             found = answered(dataset, split) if self.judged else examples(dataset, split)
             write = lines.write_array if self.array else lines.write_lines
             write(folder / f"{split}.{'json' if self.array else 'jsonl'}", map(self.render, found))
+        if self.gold_first:
+            write_questions(dataset, folder)
 
 
 def _first(file: Path) -> Record:
@@ -83,6 +112,16 @@ def _first(file: Path) -> Record:
         return next(lines.json_records(file, progress=False), ("", {}))[1]
     except InputError:
         return {}
+
+
+def _gold_first(parse: Callable[[Record, str], Example]) -> Callable[[Record, str], Example]:
+    """Judge the first positive alone: DPR's others hold an answer, and nobody called them gold."""
+
+    def parse_first(record: Record, where: str) -> Example:
+        example = parse(record, where)
+        return example._replace(positives=example.positives[:1], others=example.positives[1:])
+
+    return parse_first
 
 
 def read_corpus(path: Path, progress: bool, *id_keys: str) -> Iterator[tuple[str, Target]]:
@@ -137,6 +176,7 @@ DPR = _Toolkit(
     corpus="psgs_w100.tsv",
     passage=_passage("id"),
     array=True,
+    gold_first=True,
 ).format
 
 
@@ -156,11 +196,11 @@ def split_contexts(
     FiD's files say what was retrieved, not what is relevant. A context is taken as relevant if it
     says `has_answer`, or else if it contains one of the answers.
     """
-    key = "ctxs" if "ctxs" in record else "passages"
+    key, holds = "ctxs" if "ctxs" in record else "passages", AnswerFinder(answers)
     sides: tuple[list[Target], list[Target]] = ([], [])
     for raw, context in zip(record.get(key) or [], _passages(record, key, where), strict=True):
         said = raw.get("has_answer", raw.get("hasanswer"))
-        good = bool(said) if said is not None else has_answer(context.text or "", answers)
+        good = bool(said) if said is not None else holds(context.text or "")
         sides[0 if good else 1].append(context)
     return sides
 
