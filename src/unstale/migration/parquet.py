@@ -27,7 +27,7 @@ class ParquetVectors(StaleVectors):
     format = "parquet"
 
     def __init__(self, path: Path) -> None:
-        self.path, self.file = path, open_parquet(path)
+        self.path, self.file = path, open_parquet(path, as_stored=False)
         schema = self.file.schema_arrow
         found = [c for c in COLUMNS if c in schema.names]
         if not found:
