@@ -33,8 +33,8 @@ test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
 test-slow: install ## Run only the tests that take minutes
 	$(PYTEST) -m slow -n 2 --dist loadfile $(ARGS)
 
-fuzz: install ## Give every reader over 100,000 bad inputs in all (FUZZ_INPUTS for each of 22)
-	$(PYTEST) -m slow tests/test_fuzz.py $(ARGS)
+fuzz: install ## Give every reader, under a memory limit, over 120,000 bad inputs in all (FUZZ_INPUTS for each of 27)
+	$(PYTEST) -m slow tests/test_fuzz.py tests/test_budget.py $(ARGS)
 
 audit: install ## Compare the pinned dependencies with published advisories (needs the network)
 	$(BIN)/python -m pip install --quiet pip-audit

@@ -6,27 +6,38 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from safetensors.numpy import save_file as numpy_save
 from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest
 from unstale.cli.config import read_config
+from unstale.cli.early import _check_ours
+from unstale.cli.finished import read_answering
 from unstale.cli.main import parse
 from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.beir import read_beir
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.integrity import check_seal, seal, sha256
+from unstale.migration.embed import _read_picked
 from unstale.migration.stale import check_values
 from unstale.migration.vectors import open_vectors
 from unstale.rag.load import load_questions
-from unstale.results import read_results
+from unstale.results import RunResult, read_results
+from unstale.training.cells import Cell, run_cells
+from unstale.training.identity import FORMAT
+from unstale.written import LIST, keep_list, note
 
 NASTY = [
     b"\x00", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\\ud800", b"\xe2\x80\xae", b"\x1b[2J",
     b"NaN", b"-Infinity", b"1e999", b"-1", b"null", b"true", b"[]", b"{}", b'""', b"0.5",
     b"9" * 40, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"\r", b"\n\n", b"\t", b"\\", b'"',
-    b"&a [*a]", b"!!python/object/apply:os.system [x]", b"2001-99-99", b": :", b"../../x",
+    b"&a [*a]",
+    b"&b [x,x]\nc: &c [*b,*b,*b]\nd: [*c,*c,*c]",
+    b"!!python/object/apply:os.system [x]", b"2001-99-99", b": :", b"../../x",
     b"!!bool x", b"!!int ''", b"!!timestamp x", b"!!binary x", b"!!float x", b"9:9", b"? [x]\n:",
     b"/etc/passwd", b"\xef\xbb\xbf", b"a" * 70_000,
 ]  # fmt: skip
@@ -112,8 +123,21 @@ def _own(top: Path) -> dict[str, Case]:
     (run / "results.json").write_text(json.dumps({"data": {}, "runs": [{"seed": 0}]}))
     seal(run)
 
+    (run / "answering.json").write_text(
+        json.dumps({"k": 4, "max_length": 9, "answer_length": 3, "scale": 1.0, "fusion": "fid"})
+    )
+    keep_list(run)
+    np.savez(run / "test.npz", **{"recall@1": np.ones(3)})
+    result = RunResult(strategy="stale", metrics={"recall@1": 1.0}, identity={"format": FORMAT})
+    (run / "cell.json").write_text(json.dumps(result.to_json()))
+    numpy_save({"rows": np.arange(3), "apart": np.arange(1)}, run / "picked.safetensors")
+
+    note(path for path in run.iterdir() if path.name != LIST)
+
     vectors = top / "vectors"
     vectors.mkdir()
+    lists = pa.array([[1.0, 2.0, 3.0]] * 4, pa.list_(pa.float32()))
+    pq.write_table(pa.table({"id": ["a", "b", "c", "d"], "vector": lists}), vectors / "v.parquet")
     np.save(vectors / "v.npy", np.ones((4, 3), np.float32))
     save_file({"vectors": torch.ones(4, 3)}, vectors / "v.safetensors")
     return {
@@ -129,11 +153,24 @@ def _own(top: Path) -> dict[str, Case]:
         "config": Case(run, ["config.yaml"], read_config),
         "flags": Case(run, ["config.yaml"], _parse_flags),
         "results": Case(run, ["results.json"], read_results),
+        "answering": Case(run, ["answering.json"], lambda f: read_answering(f / "answering.json")),
+        "list": Case(run, [LIST], _check_ours),
+        "cell": Case(run, ["cell.json", "test.npz"], _read_cell),
+        "picked": Case(
+            run, ["picked.safetensors"], lambda f: _read_picked(f / "picked.safetensors", 4)
+        ),
+        "parquet vectors": Case(
+            vectors, ["v.parquet"], lambda f: check_values(open_vectors(f / "v.parquet"))
+        ),
         "npy": Case(vectors, ["v.npy"], lambda f: check_values(open_vectors(f / "v.npy"))),
         "safetensors": Case(
             vectors, ["v.safetensors"], lambda f: check_values(open_vectors(f / "v.safetensors"))
         ),
     }
+
+
+def _read_cell(folder: Path) -> None:
+    list(run_cells([Cell(folder, "a cell", lambda *_: None, {"format": FORMAT})]))
 
 
 def _open_sealed(folder: Path) -> None:

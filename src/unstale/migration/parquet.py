@@ -27,7 +27,7 @@ class ParquetVectors(StaleVectors):
     format = "parquet"
 
     def __init__(self, path: Path) -> None:
-        self.path, self.file = path, open_parquet(path)
+        self.path, self.file = path, open_parquet(path, as_stored=False)
         schema = self.file.schema_arrow
         found = [c for c in COLUMNS if c in schema.names]
         if not found:
@@ -44,7 +44,7 @@ class ParquetVectors(StaleVectors):
             raise InputError(f"{path}: column {self.column!r} {rule}")
         self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
         self.rows = self.file.metadata.num_rows
-        first = next(self.file.iter_batches(1, columns=[self.column]), None)
+        first = next(self._batches(1, [self.column]), None)
         if first is None or not len(first):
             raise InputError(f"{path} has no rows")
         self.dim = int(first.column(0).value_lengths()[0].as_py() or 0)
@@ -52,12 +52,21 @@ class ParquetVectors(StaleVectors):
             what = f"a vector of width {self.dim}" if self.dim else "no vector"
             raise InputError(f"{path}, row 0: {what}; expected 1 to {_WIDEST}")
 
+    def _batches(self, size: int, columns: list[str] | None) -> Iterator[Any]:
+        """Yield record batches; a torn page is named."""
+        try:
+            for batch in self.file.iter_batches(size, columns=columns):
+                batch.validate(full=True)
+                yield batch
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path} is damaged ({error})") from None
+
     def tables(
         self, size: int = CHUNK, columns: list[str] | None = None
     ) -> Iterator[tuple[int, Any, Float[ndarray, "n d"]]]:
         """Yield `(first row, record batch with some or all columns, float32 vectors)`."""
         start, size = 0, min(size, max(1, RECORD // (8 * self.dim)))
-        for batch in self.file.iter_batches(size, columns=columns):
+        for batch in self._batches(size, columns):
             if row_bytes(batch).sum() > 16 * RECORD:
                 raise too_large(f"{self.path}, after row {start}", "a batch of rows", 16 * RECORD)
             column = batch.column(self.column)

@@ -17,8 +17,11 @@ _VALUES = 2**27  # in one row group of a column
 _EXPANDED = 500  # times that a column may be larger than its compressed bytes, if it is large
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a parquet file; its texts stay as they are stored, in dictionaries."""
+def open_parquet(path: Path, *, as_stored: bool = True) -> pq.ParquetFile:
+    """Open a parquet file; its texts stay as they are stored, in dictionaries, if asked for.
+
+    Batches then end with each row group.
+    """
     try:
         meta = pq.read_metadata(path)
         columns = range(meta.num_columns)
@@ -30,7 +33,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
                     raise too_large(path, f"column {column.path_in_schema!r} of a row group")
         texts = [meta.schema.column(i) for i in columns]
         texts = [text.path for text in texts if text.physical_type == "BYTE_ARRAY"]
-        return pq.ParquetFile(path, read_dictionary=texts)
+        return pq.ParquetFile(path, read_dictionary=texts if as_stored else None)
     except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
         if isinstance(error, InputError):
             raise
