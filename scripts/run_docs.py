@@ -150,7 +150,8 @@ def run_python(snippet: Snippet, given: dict[str, object]) -> str | None:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
-            runpy.run_path("snippet.py", dict(given))
+            shutil.rmtree("runs/python", ignore_errors=True)  # another page wrote there
+            runpy.run_path("snippet.py", dict(given), run_name="__main__")
         except Exception:
             return f"{said.getvalue()[-1000:]}\n{traceback.format_exc()}"
     return None
