@@ -33,7 +33,7 @@ def _passages() -> list[tuple[str, str, str]]:
 
 
 def _asked(town: str) -> str:
-    return f"what is the river of {town} called"
+    return f"which stream flows through {town}"
 
 
 def corpus(folder: Path) -> None:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from unstale.drop_in.fresh import FreshNegatives
     from unstale.encoders.load import load_encoder
     from unstale.filters import Filters
+    from unstale.jobs import Hit, Index, evaluate, train
+    from unstale.migration.adapter import QueryAdapter
     from unstale.migration.job import migrate
+    from unstale.migration.on_read import FreshVectors, ReadThrough
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
     from unstale.rag.load import load_questions
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from unstale.rag.settings import RagSettings
     from unstale.rag.tiny_reader import tiny_reader
     from unstale.results import RunResult
-    from unstale.training.job import train
     from unstale.training.settings import TrainSettings
 
 __version__ = "0.1.0"
@@ -31,13 +33,19 @@ __all__ = [
     "Corrector",
     "Filters",
     "FreshNegatives",
+    "FreshVectors",
+    "Hit",
+    "Index",
     "MigrateSettings",
+    "QueryAdapter",
     "RagSettings",
+    "ReadThrough",
     "RetrievalDataset",
     "RunResult",
     "TargetBuffer",
     "TrainSettings",
     "__version__",
+    "evaluate",
     "load_dataset",
     "load_encoder",
     "load_questions",
@@ -54,19 +62,25 @@ _HOMES = {
     "Corrector": "unstale.corrector.network",
     "Filters": "unstale.filters",
     "FreshNegatives": "unstale.drop_in.fresh",
+    "FreshVectors": "unstale.migration.on_read",
+    "Hit": "unstale.jobs",
+    "Index": "unstale.jobs",
     "MigrateSettings": "unstale.migration.settings",
+    "QueryAdapter": "unstale.migration.adapter",
+    "ReadThrough": "unstale.migration.on_read",
     "RagSettings": "unstale.rag.settings",
     "RetrievalDataset": "unstale.data.dataset",
     "RunResult": "unstale.results",
     "TargetBuffer": "unstale.buffer.buffer",
     "TrainSettings": "unstale.training.settings",
+    "evaluate": "unstale.jobs",
     "load_dataset": "unstale.data.load",
     "load_encoder": "unstale.encoders.load",
     "load_questions": "unstale.rag.load",
     "load_reader": "unstale.rag.load_reader",
     "migrate": "unstale.migration.job",
     "tiny_reader": "unstale.rag.tiny_reader",
-    "train": "unstale.training.job",
+    "train": "unstale.jobs",
     "train_rag": "unstale.rag.job",
 }
 

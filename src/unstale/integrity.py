@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from unstale.budget import read_object
 from unstale.errors import InputError, RunError
 from unstale.files import atomic_folder, write_json
 from unstale.written import LIST, written
@@ -17,6 +18,7 @@ _FORMAT = 1
 _LOG = logging.getLogger(__name__)
 _BLOCK = 2**20
 _REMADE = {SEAL, "report.html"}  # written anew at will
+_FREE = {*_REMADE, "checkpoints", "index", "index-before"}  # what anybody may delete
 
 
 def sha256(path: Path) -> str:
@@ -47,8 +49,7 @@ def seal(folder: Path, needs: Iterable[str] = ()) -> None:
         RunError: A file is missing of those that were written, or of those that it needs.
     """
     ours = written(folder) if (folder / LIST).is_file() else None
-    lost = sorted(name for name in {*needs, *(ours or ())} if _lost(folder, name))
-    if lost:
+    if lost := lost_files(folder, needs) if needs or ours is not None else []:
         named = ", ".join(map(ascii, lost[:3])) + (" and more" if len(lost) > 3 else "")
         why = "it was moved, or files in it were deleted, while the run wrote into it"
         raise RunError(f"{folder} lacks {named}: {why}")
@@ -61,12 +62,11 @@ def seal(folder: Path, needs: Iterable[str] = ()) -> None:
     write_json(folder / SEAL, {"format": _FORMAT, "sha256": digest(listed), "files": listed})
 
 
-def _lost(folder: Path, name: str) -> bool:
-    """Tell whether a file is missing that no one may delete; old checkpoints anyone may."""
-    return (
-        "checkpoints" not in name.split("/")
-        and name not in _REMADE
-        and (not (folder / name).is_file())
+def lost_files(folder: Path, needs: Iterable[str] = ()) -> list[str]:
+    """List what is missing of what unstale wrote, or of what a folder needs."""
+    names = {*needs, *(written(folder) or ())}
+    return sorted(
+        name for name in names if not _FREE & set(name.split("/")) and not (folder / name).is_file()
     )
 
 
@@ -118,17 +118,6 @@ def inside(folder: Path, name: str, manifest: Path) -> Path:
     if leaves or Path(name).is_absolute():
         raise InputError(f"{manifest}: a file outside the folder: {shown}")
     return path
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object that a command of unstale wrote, or say what is wrong with it."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, nested too deep
-        raise InputError(f"{path} is not JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path} must hold a JSON object")
-    return value
 
 
 def _read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.filters import Filters
 
 STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
@@ -46,7 +46,7 @@ class RunSettings:
     batch_size: int | None = setting(None, least=1)
     learning_rate: float | None = setting(None, least=0)
     scale: float | None = setting(None, above=0)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 

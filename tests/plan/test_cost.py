@@ -42,6 +42,16 @@ def test_operations_by_hand() -> None:
     # In: 2 x 10 x 20 a target; out: 2 x 20 x 10.
     assert correct_flops(JOB) == 1000 * (2 * 10 * 20 + 2 * 20 * 10)
     assert disk(JOB)["buffer"] == 1000 * 10 * 4
+    assert disk(replace(JOB, buffer_bytes=1))["buffer"] == 1000 * (10 + 4)  # and a scale each
+
+
+def test_a_search_with_cells_holds_a_copy_in_the_precision_of_the_buffer() -> None:
+    exact, ivf = (
+        next(c for c in costs(replace(JOB, buffer_bytes=1), ONE)
+             if (c.strategy, c.search) == ("corrected", search))
+        for search in ("exact", "ivf")
+    )  # fmt: skip
+    assert ivf.memory - exact.memory == 1000 * (10 + 4) + 1000 * (4 + 8 + 4)  # norm, order, cell
 
 
 def test_a_stale_step_is_encoding_scan_and_update() -> None:

@@ -8,7 +8,7 @@ sentence of its docstring is the summary in `unstale --help`.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
@@ -195,7 +195,7 @@ class DemoFlags:
 
     output: str = "runs/demo"
     steps: int = setting(300, least=1)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
 
 @dataclass(frozen=True)
@@ -245,6 +245,9 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
         hard_negatives: Negatives to mine for each query.
         format: Format to write; see `unstale convert`. csv, jsonl, parquet and hf have a row of
             query, positive, negative_1, ... for each pair.
+        short: What to do with queries for which fewer negatives were found: drop them, pad with
+            their last negative, refill at random, or keep them as they are. Default: drop where
+            each negative has a column of its own (csv, jsonl, parquet, hf), otherwise keep.
     """
 
     data: str = ""
@@ -252,6 +255,7 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
     run: str | None = None
     hard_negatives: int = setting(4, least=1)
     format: str = "jsonl"
+    short: Literal["drop", "pad", "refill", "keep"] | None = None
     buffer: str | None = None
 
 
@@ -288,7 +292,7 @@ class ExperimentFlags(ResumeFlags):
     """
 
     name: str
-    seed: int | None = None
+    seed: int | None = setting(None, least=0, most=MOST_SEED)
     data: str | None = None
     train: dict[str, Any] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)

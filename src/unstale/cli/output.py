@@ -18,6 +18,7 @@ from unstale.files import atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
 from unstale.locks import hold
 from unstale.results import RESULTS, RunResult, write_results
+from unstale.shown import say
 from unstale.written import (
     LIST,
     LOCK,
@@ -29,7 +30,8 @@ from unstale.written import (
 )
 
 _LOG = logging.getLogger(__name__)
-_MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
+# What may grow when it is finished: a comparison, and a migration.
+_MORE = {"strategies", "seeds", "way", "re_embed", "swap"}
 
 
 @contextmanager
@@ -140,5 +142,5 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     except InputError as flaw:
         _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
         return False
-    print(f"{folder} is finished: nothing is left to do")
+    say(f"{folder} is finished: nothing is left to do")
     return True

@@ -24,6 +24,7 @@ from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.arguments import check_arguments
 from unstale.training.identity import Identity, made_of
 from unstale.training.settings import Checked
@@ -34,8 +35,8 @@ def run(chosen: RagFlags) -> None:
     output = run_training("rag", chosen, prepare_rag)
     if not output or rank() > 0:
         return
-    print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
-    print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
+    say(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
+    say(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 
 
 def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:

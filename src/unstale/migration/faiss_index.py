@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Arrays, StaleVectors
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 
 _LOG = logging.getLogger(__name__)
 _METRICS = {0: "inner product", 1: "L2 distance"}
@@ -36,9 +36,9 @@ class FaissVectors(StaleVectors):
             reason = str(error).strip().splitlines()[-1]
             raise InputError(f"{path} is not a faiss index ({reason})") from None
         self.inner = faiss.downcast_index(self.index)
-        self.ids: Int[ndarray, " n"] | None = None
+        self.numbers: Int[ndarray, " n"] | None = None
         if isinstance(self.inner, (faiss.IndexIDMap, faiss.IndexIDMap2)):
-            self.ids = faiss.vector_to_array(self.inner.id_map)
+            self.numbers = faiss.vector_to_array(self.inner.id_map)
             self.inner = faiss.downcast_index(self.inner.index)
         self.rows, self.dim = int(self.index.ntotal), int(self.index.d)
         number = int(self.index.metric_type)
@@ -73,17 +73,17 @@ class FaissVectors(StaleVectors):
         for start in range(0, self.rows, size):
             yield start, self.inner.reconstruct_n(start, min(size, self.rows - start))
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
-        index: Any = self.faiss.IndexFlat(dim, self.index.metric_type)
-        if self.ids is not None:
+        index: Any = self.faiss.IndexFlat(new.dim, self.index.metric_type)
+        if self.numbers is not None:
             index = self.faiss.IndexIDMap2(index)
-        for start, vectors in corrected:
+        for start, vectors in new.vectors:
             vectors = np.ascontiguousarray(vectors, np.float32)
-            if self.ids is None:
+            if self.numbers is None:
                 index.add(vectors)
             else:
-                index.add_with_ids(vectors, self.ids[start : start + len(vectors)])
+                index.add_with_ids(vectors, self.numbers[start : start + len(vectors)])
         path = folder / f"vectors{self.path.suffix}"
         with atomic_file(path) as temporary:
             self.faiss.write_index(index, str(temporary))

@@ -31,6 +31,12 @@ class Job:
     buffer_bytes: int = 4  # of one number in the buffer: 4, 2 or 1
 
     @property
+    def stored(self) -> float:
+        """Return the bytes of the embedded corpus; int8 has a scale for each target."""
+        scale = 4 if self.buffer_bytes == 1 else 0
+        return float(self.targets * (self.dim * self.buffer_bytes + scale))
+
+    @property
     def candidates(self) -> int:
         """Return the size of the softmax, at most: mined targets that meet count once."""
         return min(self.targets, self.batch * (1 + self.negatives))
@@ -123,17 +129,18 @@ def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
     if strategy.caches:
         work.append((_scanned(job, strategy, search), rates.scan))
-        held, passes = job.buffer_bytes * rows, 1.0
+        held, passes = job.stored / job.devices, 1.0
     if "refreshes" in strategy.reads:  # such a buffer is not int8
         held, passes = max(2 * rows, held), passes + job.refreshes
     if strategy.corrects:
-        held += 4 * rows + 8 * job.targets / job.devices
+        held += 4 * rows + job.targets / job.devices  # residuals, and which are known
         held += 16.0 * job.network
         learned = 6.0 * encoded * job.network
         if search == "exact":
             work.append((correct_flops(job) + learned, rates.correct))
         else:
-            held += 4 * rows  # a copy of what is searched
+            held += job.stored / job.devices  # a copy of what is searched, and its norms
+            held += (16 if search == "ivf" else 4) * job.targets / job.devices  # order and cells
             work += [(rerank_flops(job), rates.rerank), (learned, rates.correct)]
     traffic = 4.0 * (job.batch * job.dim + job.parameters) + candidates if job.devices > 1 else 0.0
     seconds = sum(flops / rate for flops, rate in work) / job.devices
@@ -159,7 +166,7 @@ def disk(job: Job) -> dict[str, float]:
     """Return the bytes of the buffer, and of a checkpoint of a corrected run."""
     rows = float(job.targets * job.dim)
     state = 12.0 * (job.parameters + job.network)
-    return {"buffer": job.buffer_bytes * rows, "checkpoint": state + 4 * rows + 8 * job.targets}
+    return {"buffer": job.stored, "checkpoint": state + 4 * rows + job.targets}
 
 
 def choose(found: Sequence[Cost], memory: float | None) -> Cost | None:
