@@ -1,5 +1,8 @@
 """Is the strict device strict, and do searches on it wait? python -m tests.devices.check_strict."""
 
+import os
+import tempfile
+
 import pytest
 import torch
 from tests.devices.strict import NAME, open_strict
@@ -48,7 +51,36 @@ def check_waits() -> None:
         assert waited[unit, NAME, 50] == waited[unit, NAME, 1000] <= 2, waited
 
 
+def check_script(folder: str) -> None:
+    """Fresh negatives in a script train on the device, and must be made where it trains."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer as Trainer
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+
+    from unstale import FreshNegatives
+    from unstale.encoders.load import load_encoder
+    from unstale.errors import InputError
+
+    words = [f"word{i} of number {i % 7}" for i in range(40)]
+    data = Dataset.from_dict({"query": words, "positive": [f"the {word}" for word in words]})
+    arguments = Arguments(folder, max_steps=3, per_device_train_batch_size=4, report_to="none")
+    settings = {"strategy": "exhaustive", "steps": 3, "refreshes": 2, "progress": False}
+    for device in (NAME, "cpu"):
+        model = load_encoder("tiny", device=device)
+        fresh = FreshNegatives(model, data, **settings)
+        trainer = Trainer(model, arguments, fresh.dataset, loss=fresh.loss)
+        if device == "cpu":
+            with pytest.raises(InputError, match="load it there first"):
+                fresh.attach(trainer)
+        else:
+            fresh.attach(trainer).train()
+            assert fresh.loss.algorithm.record.counters.targets_reembedded == 80
+
+
 if __name__ == "__main__":
     open_strict()
     check_refusal()
     check_waits()
+    os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:0"
+    with tempfile.TemporaryDirectory() as place:
+        check_script(place)
