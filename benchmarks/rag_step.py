@@ -19,7 +19,7 @@ from unstale.encoders.load import default_towers, load_encoder
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.load import load_questions
-from unstale.rag.reader import load_reader
+from unstale.rag.load_reader import load_reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.training.prepare import prepare

@@ -22,13 +22,13 @@ class WithoutFirst(Miner):
         """Take one more than is asked for, and leave the first."""
         return self.stale.mine(queries, k + 1)[:, 1:]
 
-    def view(self, rows: Tensor, step: int) -> View:
+    def view(self, rows: Tensor) -> View:
         """Show the stale embeddings."""
-        return self.stale.view(rows, step)
+        return self.stale.view(rows)
 
-    def ranked(self, queries: Tensor, k: int, step: int) -> Ranked:
+    def ranked(self, queries: Tensor, k: int, exclude: Tensor | None = None) -> Ranked:
         """Rank the corpus by them, for the freshness meter."""
-        return self.stale.ranked(queries, k, step)
+        return self.stale.ranked(queries, k, exclude)
 
 
 STRATEGY = Strategy(

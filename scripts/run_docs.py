@@ -78,6 +78,7 @@ SHORTER = {
 }
 # Flags that are made smaller where they are given.
 WHERE_GIVEN = {
+    "--epochs": "0.05",
     "--eval-steps": "2",
     "--save-steps": "2",
     "--refresh": "2",
@@ -85,7 +86,7 @@ WHERE_GIVEN = {
     "--set.seconds": "5",
 }
 # In Python: a piece of code, and what stands for it.
-CODE = {'"docstrings"': '"small-docstrings"', "steps=300": "steps=2"}
+CODE = {'"docstrings"': '"small-docstrings"', "steps=300": "steps=2", "epochs=3": "steps=2"}
 # The paper's scale: the command is resolved and printed, not trained.
 DRY = ("experiments/nq.py", "experiments/msmarco.py")
 
@@ -98,6 +99,8 @@ def shorten(words: Sequence[str]) -> list[str]:
         return short
     name = short[2] if short[1] == "experiment" else short[1]
     wanted = dict(SHORTER.get(name, {}))
+    if "--epochs" in short:
+        wanted.pop("--steps", None)
     if "--reader" in short and name == "compare":
         wanted["--rag.eval_questions"] = "4"
     if name in DRY and "--slice" not in short:

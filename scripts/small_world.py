@@ -39,6 +39,8 @@ def make_world(folder: Path) -> None:
     for name in DPR:
         unstale(["convert", "--data", str(first), "--to", "dpr", "--output", str(folder / name)])
     with (folder / "faq.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("Question", "Answer"), *pairs, ("", ""), pairs[0]])
+    with (folder / "tickets.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("asked", "reply"), *pairs])
     rows = [{"query": query, "positive": target} for query, target in pairs]
     _write_lines(folder / "ROWS.jsonl", rows)

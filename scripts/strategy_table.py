@@ -1,4 +1,4 @@
-"""Print the table of strategies that README.md and docs/strategies.md show, from the registry.
+"""Print the table of strategies that docs/strategies.md shows, from the registry.
 
 python -m scripts.strategy_table
 """

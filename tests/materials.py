@@ -17,10 +17,11 @@ from unstale.miners import (
 )
 from unstale.miners.negatives import build_negatives
 from unstale.search.auto import Choice
-from unstale.settings import MiningSettings
+from unstale.settings import MiningSettings, RefreshSettings
 
 # A buffer and a search are also settings, by a path and by a name; here they are the things.
 _SETTINGS = {f.name for f in fields(MiningSettings)} - {"buffer", "search"}
+_BASELINE = {f.name for f in fields(RefreshSettings)}
 _BESIDE = set("filters cross_encoder given given_count".split())  # of `build_negatives`
 
 
@@ -28,14 +29,15 @@ def small_materials(targets: int = 60, dim: int = 8, **changes: Any) -> Material
     """Return a random buffer and settings; `changes` are settings or fields of `Materials`."""
     torch.manual_seed(0)
     buffer = TargetBuffer([torch.randn(targets, dim)])
-    settings = MiningSettings(
-        seed=3, steps=8, refreshes=4, corrector_hidden=16, subset_size=40, sample_size=30, rank=4
-    )
+    settings = MiningSettings(seed=3, steps=8, refreshes=4, corrector_hidden=16)
     settings = replace(settings, **{k: v for k, v in changes.items() if k in _SETTINGS})
-    others = {k: v for k, v in changes.items() if k not in _SETTINGS}
+    baseline = RefreshSettings(subset_size=40, sample_size=30, rank=4)
+    baseline = replace(baseline, **{k: v for k, v in changes.items() if k in _BASELINE})
+    others = {k: v for k, v in changes.items() if k not in _SETTINGS | _BASELINE}
     return Materials(
         settings=settings,
         targets=targets,
+        baseline=baseline,
         **{"buffer": buffer, "search": Choice("exact", "float32", "a test")} | others,
     )
 

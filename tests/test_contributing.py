@@ -71,6 +71,7 @@ NAMED = {
     "cli/compare.py": "what a comparison compares by default",
     "cli/demo.py": "what the demo compares",
     "doctor/trial.py": "what the doctor tries",
+    "cli/doctor.py": "what the doctor tried, and what to compare with",
     "doctor/advice.py": "what the doctor advises",
     "report/words.py": "whether in-batch would have done as well",
     "report/summary.py": "a gap is measured from stale to exhaustive",

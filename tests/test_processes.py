@@ -17,7 +17,9 @@ from unstale.cli.main import main
 SCRIPT = str(Path(__file__).with_name("processes.py"))
 
 
-def torchrun(count: int, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def torchrun(
+    count: int, *command: str, check: bool = True, timeout: int = 250
+) -> subprocess.CompletedProcess[str]:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -30,7 +32,7 @@ def torchrun(count: int, *command: str, check: bool = True) -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=250,
+        timeout=timeout,
     )
     assert not check or done.returncode == 0, done.stderr[-3000:]
     return done

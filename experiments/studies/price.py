@@ -31,7 +31,7 @@ class Encoded:
 def encoded(checked: Checked[TrainSettings], targets: int) -> Encoded:
     """Count what a training encodes; candidates that two queries share are counted twice."""
     settings, counts = checked.settings, checked.counts
-    built = Materials(settings, targets)
+    built = Materials(settings, targets, baseline=settings)
     times = built.schedule.count(settings.steps)
     fulls = Schedule.inside(settings.full_refreshes, settings.steps)
     readings = settings.steps // (settings.meter_steps or max(1, settings.steps // 10))

@@ -1,14 +1,14 @@
 """A smaller corpus out of a larger one: a subset of the targets, and what still applies."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.errors import InputError
+from unstale.migration.order import with_targets
 
 _FILLED = 0.8  # of the smallest subset, by targets that are relevant to a query
 
@@ -23,7 +23,7 @@ def random_subset(dataset: RetrievalDataset, targets: int, seed: int = 0) -> Ret
     if not 1 <= targets <= whole:
         raise InputError(f"cannot take {targets} of the {whole} targets of {dataset.name}")
     order = np.random.default_rng(seed).permutation(whole)[:targets]
-    return _with_targets(dataset, order, dataset.qrels)
+    return with_targets(dataset, order, dataset.qrels)
 
 
 def nested_subsets(
@@ -67,7 +67,7 @@ def nested_subsets(
     for size in sizes:
         held = place < (filled if same_pairs else size)
         kept = {"train": _whole_queries(dataset.split("train"), held), split: dataset.split(split)}
-        subsets[size] = _with_targets(dataset, np.sort(order[:size]), kept)
+        subsets[size] = with_targets(dataset, np.sort(order[:size]), kept)
     return subsets
 
 
@@ -81,24 +81,3 @@ def _whole_queries(qrels: Qrels, held: Bool[ndarray, " t"]) -> Qrels:
     lacking = qrels.pairs[~held[qrels.pairs[:, 1]], 0]
     kept = ~np.isin(qrels.query, lacking)
     return Qrels(query=qrels.query[kept], target=qrels.target[kept], grade=qrels.grade[kept])
-
-
-def _with_targets(
-    dataset: RetrievalDataset, rows: Int[ndarray, " m"], qrels: Mapping[str, Qrels]
-) -> RetrievalDataset:
-    """Keep some targets, in the order of `rows`, and the judgements that name one of them."""
-    place = np.full(len(dataset.targets), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    return replace(
-        dataset,
-        target_ids=Texts.of(dataset.target_ids.take(rows)),
-        targets=Texts.of(dataset.targets.take(rows)),
-        qrels={split: _within(judged, place) for split, judged in qrels.items()},
-        title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
-    )
-
-
-def _within(qrels: Qrels, place: Int[ndarray, " n"]) -> Qrels:
-    moved = place[qrels.target]
-    kept = moved >= 0
-    return Qrels(query=qrels.query[kept], target=moved[kept], grade=qrels.grade[kept])

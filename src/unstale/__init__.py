@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from unstale.drop_in.fresh import FreshNegatives
     from unstale.encoders.load import load_encoder
     from unstale.filters import Filters
+    from unstale.jobs import Hit, Index, evaluate, train
     from unstale.migration.job import migrate
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
     from unstale.rag.load import load_questions
-    from unstale.rag.reader import load_reader
+    from unstale.rag.load_reader import load_reader
     from unstale.rag.settings import RagSettings
     from unstale.rag.tiny_reader import tiny_reader
     from unstale.results import RunResult
-    from unstale.training.job import train
     from unstale.training.settings import TrainSettings
 
 __version__ = "0.1.0"
@@ -31,6 +31,8 @@ __all__ = [
     "Corrector",
     "Filters",
     "FreshNegatives",
+    "Hit",
+    "Index",
     "MigrateSettings",
     "RagSettings",
     "RetrievalDataset",
@@ -38,6 +40,7 @@ __all__ = [
     "TargetBuffer",
     "TrainSettings",
     "__version__",
+    "evaluate",
     "load_dataset",
     "load_encoder",
     "load_questions",
@@ -54,19 +57,22 @@ _HOMES = {
     "Corrector": "unstale.corrector.network",
     "Filters": "unstale.filters",
     "FreshNegatives": "unstale.drop_in.fresh",
+    "Hit": "unstale.jobs",
+    "Index": "unstale.jobs",
     "MigrateSettings": "unstale.migration.settings",
     "RagSettings": "unstale.rag.settings",
     "RetrievalDataset": "unstale.data.dataset",
     "RunResult": "unstale.results",
     "TargetBuffer": "unstale.buffer.buffer",
     "TrainSettings": "unstale.training.settings",
+    "evaluate": "unstale.jobs",
     "load_dataset": "unstale.data.load",
     "load_encoder": "unstale.encoders.load",
     "load_questions": "unstale.rag.load",
-    "load_reader": "unstale.rag.reader",
+    "load_reader": "unstale.rag.load_reader",
     "migrate": "unstale.migration.job",
     "tiny_reader": "unstale.rag.tiny_reader",
-    "train": "unstale.training.job",
+    "train": "unstale.jobs",
     "train_rag": "unstale.rag.job",
 }
 

@@ -1,6 +1,7 @@
 """How a setting is declared: its default, the values it may have, and who may see or change it."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -9,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from unstale.errors import InputError
 
 S = TypeVar("S")
+MOST_SEED = 2**32 - 1  # that all random generators take
 
 
 def setting(
@@ -80,6 +82,8 @@ def check_bounds(
                 raise InputError(f"{named(declared.name)} must be a number, got {one!r}")
             if isinstance(one, bool) or not isinstance(one, int | float):
                 continue
+            if isinstance(one, float) and not math.isfinite(one):
+                raise InputError(f"{named(declared.name)} must be a finite number, got {one}")
             if broken := _broken(declared.metadata, one):
                 raise InputError(f"{named(declared.name)} must be {broken}, got {one}")
 
@@ -92,8 +96,10 @@ def parse_seeds(text: str | int) -> list[int]:
         ([0, 1, 2], [7])
     """
     words = [word.strip() for word in str(text).split(",")]
-    if not all(word.isdigit() for word in words) or len(set(words)) != len(words):
-        raise InputError(f"seeds must be different whole numbers, not {text!r}")
+    good = all(re.fullmatch("[0-9]+", word) and int(word) <= MOST_SEED for word in words)
+    if not good or len(set(map(int, words))) != len(words):
+        rule = f"different whole numbers up to {MOST_SEED}"
+        raise InputError(f"seeds must be {rule}, not {text!r}")
     return [int(word) for word in words]
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from unstale.errors import InputError
+from unstale.errors import InputError, RunError
 from unstale.written import foreign, note, temporary, written
 
 os.umask(_UMASK := os.umask(0o077))  # it can only be read by setting it
@@ -17,7 +17,7 @@ os.umask(_UMASK := os.umask(0o077))  # it can only be read by setting it
 
 @contextmanager
 def one_error(path: Path) -> Iterator[None]:
-    """Turn what libraries raise of a full or broken disk into an OSError that names the path."""
+    """Turn what libraries raise of a full or broken disk into an error that names the path."""
     try:
         yield
     except Exception as error:
@@ -25,7 +25,7 @@ def one_error(path: Path) -> Iterator[None]:
         torn = type(error).__name__ == "SafetensorError" or "inline_container" in str(error)
         if not torn:
             raise
-        raise OSError(f"cannot write {path}: {str(error).partition(chr(10))[0]}") from error
+        raise RunError(f"cannot write {path}: {str(error).partition(chr(10))[0]}") from error
 
 
 @contextmanager

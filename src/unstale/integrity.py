@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from unstale.budget import read_object
 from unstale.errors import InputError, RunError
 from unstale.files import atomic_folder, write_json
 from unstale.written import LIST, written
@@ -118,17 +119,6 @@ def inside(folder: Path, name: str, manifest: Path) -> Path:
     if leaves or Path(name).is_absolute():
         raise InputError(f"{manifest}: a file outside the folder: {shown}")
     return path
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object that a command of unstale wrote, or say what is wrong with it."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, nested too deep
-        raise InputError(f"{path} is not JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path} must hold a JSON object")
-    return value
 
 
 def _read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -31,6 +31,15 @@ def check_fits(what: str, size: int, device: torch.device, way: str) -> None:
         raise InputError(f"{what} needs {size / 1e9:.3g} GB, and {free / 1e9:.3g} are free; {way}")
 
 
+def allow_tf32(device: torch.device, asked: bool | None = None) -> None:
+    """Let a CUDA device round the factors of its float32 products to TF32, unless told not to.
+
+    Tensor cores then do them, several times as fast. `asked` is a user's own choice, if any.
+    """
+    if device.type == "cuda" and asked is not False:
+        torch.set_float32_matmul_precision("high")
+
+
 def _bytes(path: str, name: str) -> int | None:
     """Read a size from a table of the kernel's, in bytes."""
     try:

@@ -1,6 +1,5 @@
 """What did a run find and cost? One entry of results.json: made by a job, checked when read."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
@@ -9,6 +8,7 @@ from reprlib import repr as short
 from types import NoneType
 from typing import Any, TypeVar, final, get_args, get_origin
 
+from unstale.budget import read_object
 from unstale.errors import InputError
 from unstale.files import write_json
 
@@ -184,11 +184,8 @@ def read_results(folder: Path) -> dict[str, Any]:
     path = folder / RESULTS
     if not path.is_file():
         raise InputError(f"no {RESULTS} in {folder}: not a finished run")
-    try:
-        results = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error})") from None
-    if not isinstance(results, dict) or not isinstance(results.get("runs"), list):
+    results = read_object(path)
+    if not isinstance(results.get("runs"), list):
         raise InputError(f"{path} is not the results of a run")
     return results
 

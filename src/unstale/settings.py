@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.filters import Filters
 
 STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
@@ -46,7 +46,7 @@ class RunSettings:
     batch_size: int | None = setting(None, least=1)
     learning_rate: float | None = setting(None, least=0)
     scale: float | None = setting(None, above=0)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -133,15 +133,27 @@ class CorrectorSettings:
 
 
 @dataclass(frozen=True)
-class RefreshSettings:
-    """Re-embedding: for the baselines that refresh the cached embeddings.
+class ScheduleSettings:
+    """Re-embedding: when a strategy refreshes the cached embeddings.
 
     Args:
-        refreshes: How many times the run re-embeds targets, evenly spread. Read by exhaustive,
-            stochastic and dynnibal.
+        refreshes: How many times the run re-embeds targets, evenly spread. Read by strategies that
+            re-embed on a schedule, such as exhaustive.
         refresh_every: Re-embed every N steps. This overrides --refreshes.
         refresh_schedule: Re-embed on a schedule START-END:EVERY,... as Atlas writes it, e.g.
             0-1000:500,1000-10000:2000. This overrides --refreshes.
+    """
+
+    refreshes: int = setting(80, least=0)
+    refresh_every: int | None = setting(None, least=1)
+    refresh_schedule: str | None = None
+
+
+@dataclass(frozen=True)
+class RefreshSettings:
+    """Re-embedding: for the baselines of a training that refresh a part, or when needed.
+
+    Args:
         full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
         subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
             corpus, or 256 if that is more.
@@ -153,9 +165,6 @@ class RefreshSettings:
             this share of the true top 10.
     """
 
-    refreshes: int = setting(80, least=0)
-    refresh_every: int | None = setting(None, least=1)
-    refresh_schedule: str | None = None
     full_refreshes: int = setting(2, least=0)
     subset_size: int = setting(0, least=0)
     sample_size: int = setting(0, least=0)
@@ -234,8 +243,8 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True)
-class MiningSettings(SearchSettings, RefreshSettings, CorrectorSettings, RunSettings):
-    """What a strategy may read to build its miner."""
+class MiningSettings(SearchSettings, ScheduleSettings, CorrectorSettings, RunSettings):
+    """What a strategy of either algorithm may read to build its miner."""
 
 
 @dataclass(frozen=True)
@@ -258,5 +267,7 @@ class FilterSettings:
 
 
 @dataclass(frozen=True)
-class TrainSections(LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, JobSettings):
+class TrainSections(
+    LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, RefreshSettings, JobSettings
+):
     """Every section of a training run; `TrainSettings` adds what checks them."""

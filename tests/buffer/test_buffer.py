@@ -265,9 +265,7 @@ def test_swapped_shards_are_refused(
 
 def test_what_float16_cannot_hold_is_not_written(tmp_path: Path) -> None:
     large = torch.full((3, 4), 70_000.0)
-    with pytest.raises(
-        InputError, match=r"an entry of 7e\+04 is beyond 65504; use float32 or int8"
-    ):
+    with pytest.raises(InputError, match=r"an entry of 7e\+04 is beyond 65504; use float32"):
         write_shard(tmp_path / "s.safetensors", large, "float16")
     assert not list(tmp_path.iterdir())
     for dtype in ("float32", "int8"):

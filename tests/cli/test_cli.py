@@ -141,7 +141,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--probe-queries", "0"], "--probe-queries must be at least 1, got 0"),
         (["--towers", "tied", "--query-max-length", "9"], "unless --towers separate"),
         (["--buffer", "/no/such"], "is not a buffer"),
-        (["--trainer.no_such_thing", "1"], "have no no_such_thing"),
+        (["--trainer.no_such_thing", "1"], "--trainer.no_such_thing: a run takes only adam_beta1"),
         (["--corrector-hidden", "-3"], "widths of at least 1, got -3"),
         (["--strategy", "stale-frozen", "--towers", "tied"], "needs separate towers"),
         (["--resume"], "nothing to resume"),

@@ -29,7 +29,7 @@ def test_a_command_has_its_module_and_its_sentence(name: str) -> None:
         ("plan --targets 0", "--targets must be at least 1, got 0"),
         ("plan --flops 0 --parameters 1e8", "--flops must be above 0, got 0.0"),
         ("mine --hard-negatives 0", "--hard-negatives must be at least 1, got 0"),
-        ("train --steps 0", "--steps must be at least 1, got 0"),
+        ("train --steps -1", "--steps must be at least 0, got -1"),
     ],
 )
 def test_a_number_out_of_its_bounds_is_refused(

@@ -51,7 +51,7 @@ def test_named_columns_of_a_table_are_read(tmp_path: Path) -> None:
         ("{here}", "beir", "dpr: JSON with question and positive_ctxs"),
         ("{here}/bad.csv:query=asked,positive=reply", "beir", "no column reply"),
         ("dpr:{here}", "beir", "no JSON file there holds examples"),
-        ("csv:/no/such.csv", "beir", "there is no file or folder '/no/such.csv'"),
+        ("csv:/no/such.csv", "beir", "cannot read the data '/no/such.csv': there is no such"),
         ("somebody/no-such-set", "beir", "cannot load the dataset 'somebody/no-such-set'"),
         ("ir_datasets:no/such", "beir", "ir_datasets"),
     ],

@@ -121,6 +121,6 @@ def test_ids_that_cannot_be_written_are_refused_before_the_work(
 ) -> None:
     record = {"query_id": "a\tb", "query": "q", "positive": "p"}
     data = write(tmp_path / "x.jsonl", record, {"query": "r", "positive": "s"})
-    flags = ["--data", data, "--model", tmp_path / "none", "--hard-negatives", 1]
+    flags = ["--data", data, "--model", bert_folder, "--hard-negatives", 1]
     assert mine(tmp_path / "out", *flags, "--format", "beir") == 2
     assert "query 1 of x has the id 'a\\tb'" in capsys.readouterr().err

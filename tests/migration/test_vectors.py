@@ -16,10 +16,11 @@ from safetensors.torch import save_file as torch_save_file
 from unstale.buffer.buffer import TargetBuffer, write_manifest, write_shard
 from unstale.errors import InputError
 from unstale.migration.index import Known, write_index
-from unstale.migration.stale import check_values
+from unstale.migration.stale import NewIndex, check_values
 from unstale.migration.vectors import open_vectors
 
 ROWS, DIM = 37, 6
+NONE = np.zeros(ROWS, np.bool_)  # of the rows are fresh
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
 NAMES = (
     "v.npy",
@@ -99,7 +100,7 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
         for start, v in source.chunks():
             yield start, wider[start : start + len(v)]
 
-    out = source.write(tmp_path / "out", pieces(), DIM + 2, {"weights": "b"})
+    out = source.write(tmp_path / "out", NewIndex(pieces(), DIM + 2, NONE, {"weights": "b"}))
     again = open_vectors(out)
     assert (again.format, again.rows, again.dim) == (source.format, ROWS, DIM + 2)
     assert again.dtype == source.dtype
@@ -122,7 +123,7 @@ def test_writes_what_it_read_in_another_width_and_leaves_the_input_alone(
 
 def test_a_buffer_is_written_in_a_shard_for_each_piece(tmp_path: Path) -> None:
     source = open_vectors(stored(tmp_path, "buffer"))
-    out = source.write(tmp_path / "out", source.chunks(7), DIM, {})
+    out = source.write(tmp_path / "out", NewIndex(source.chunks(7), DIM, NONE, {}))
     shards = json.loads((out / "manifest.json").read_text())["shards"]
     assert [s["rows"] for s in shards] == [7, 7, 6, 7, 7, 3]  # of 20 and 17
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
@@ -215,7 +216,7 @@ def test_large_lists_are_lists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"vector": lists}), tmp_path / "v.parquet")
     source = open_vectors(tmp_path / "v.parquet")
     np.testing.assert_array_equal(source.take(np.array([30, 2])), VECTORS[[30, 2]])
-    out = source.write(tmp_path / "out", source.chunks(), DIM, {})
+    out = source.write(tmp_path / "out", NewIndex(source.chunks(), DIM, NONE, {}))
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
 
 

@@ -6,7 +6,8 @@ from transformers import BartConfig, BartForConditionalGeneration, BertConfig, B
 
 from unstale.errors import InputError
 from unstale.rag.answering import answer, marginal
-from unstale.rag.reader import IGNORED, Encoded, Reader, load_reader, reader_input
+from unstale.rag.load_reader import load_reader
+from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
 
 QUESTIONS = ["which river was deep?", "which castle was old and quiet?"]
 TARGETS = [

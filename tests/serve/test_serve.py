@@ -1,15 +1,19 @@
 """`unstale serve` over HTTP: what it shows, what it refuses, what it never obeys."""
 
+import errno
 import html
 import http.client
 import re
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from socketserver import TCPServer
 from urllib.parse import quote
 
 import pytest
@@ -58,6 +62,52 @@ def sides(text: str) -> list[list[tuple[int, float, str, str]]]:
         )
         found.append([(int(r), float(s), html.unescape(m), i) for r, s, m, i in items])
     return found
+
+
+def test_two_hundred_clients_at_once_are_answered() -> None:
+    with serving(lambda query: f"<p>{query}</p>") as port, ThreadPoolExecutor(200) as clients:
+        found = list(clients.map(lambda i: get(port, f"/?q={i}")[:2], range(200)))
+    assert found == [(200, f"<p>{i}</p>") for i in range(200)]
+
+
+def test_a_request_that_drips_in_is_closed() -> None:
+    with listen(0) as server:
+        server.page, server.patience = str.upper, 0.2
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        with socket.create_connection(("127.0.0.1", server.server_address[1]), 10) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n")
+            with suppress(OSError):
+                for _ in range(200):  # for two seconds, ten times its patience
+                    client.sendall(b"X: y\r\n")
+                    client.settimeout(0.01)
+                    with suppress(TimeoutError):
+                        if not client.recv(1):
+                            break
+            client.settimeout(10)
+            with suppress(ConnectionError):
+                assert client.recv(1) == b""  # the server has hung up
+        assert not server.waiting
+        server.shutdown()
+        thread.join()
+
+
+def test_without_descriptors_the_server_waits_instead_of_spinning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[float] = []
+
+    def none_left(self: object) -> None:
+        calls.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with serving(str.upper) as port:
+        monkeypatch.setattr(TCPServer, "get_request", none_left)
+        with socket.create_connection(("127.0.0.1", port)):
+            time.sleep(0.35)
+            monkeypatch.undo()
+        assert 1 <= len(calls) <= 6  # thousands, if it did not wait
+        assert get(port, "/?q=a")[1] == "A"
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,12 @@ from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor
 
+from unstale.budget import read_object
 from unstale.buffer.fingerprint import Fingerprint, differences
 from unstale.buffer.stored import DTYPES, Chunks, Stored
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
-from unstale.integrity import BUFFER, digest, inside, read_object, sha256
+from unstale.integrity import BUFFER, digest, inside, sha256
 from unstale.settings import Precision
 
 MANIFEST = BUFFER

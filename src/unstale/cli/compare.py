@@ -1,5 +1,6 @@
 """`unstale compare`: strategies x seeds, from identical starts, with an honest summary."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from unstale.report.page import write_page
 from unstale.report.summary import REFERENCES, summarise
 from unstale.report.table import print_comparison
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.cells import Cell, embed_once, run_cells
 
 USUAL = "in-batch,stale,corrected,exhaustive"
@@ -55,7 +57,7 @@ def run(chosen: CompareFlags) -> None:
         folder.finish(ready.counts, runs, summary=summary)
     print_comparison(runs, summary, title=f"{ready.dataset.name}, {chosen.eval_split} split")
     page = on_first(lambda: write_page(output, recipe(flag_values(chosen))))
-    print(f"results: {output / RESULTS}\nreport:  open {page}")
+    say(f"results: {output / RESULTS}\nreport:  open {page}")
 
 
 def _train(
@@ -95,7 +97,7 @@ def _cells(chosen: CompareFlags, find: Callable[[str], object]) -> list[tuple[st
         find(name)
         if name in counts:
             raise InputError(f"--strategies names {name} twice")
-        if count and (not count.isdigit() or not 1 <= int(count) <= len(seeds)):
+        if count and not (re.fullmatch("[0-9]+", count) and 1 <= int(count) <= len(seeds)):
             raise InputError(f"--strategies {word}: expected a number from 1 to {len(seeds)}")
         counts[name] = int(count or len(seeds))
     return [(name, seed) for i, seed in enumerate(seeds) for name, n in counts.items() if i < n]
@@ -112,7 +114,8 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
             raise InputError(f"--rag.{name}: use {use}")
     usual = CompareFlags()
     for name in own - known - {"model", "strategies", "seeds", "rag"}:
-        if getattr(chosen, name) != getattr(usual, name):
+        value, default = getattr(chosen, name), getattr(usual, name)
+        if value != default and (value or default):  # a config file's empty list is no tuple
             raise InputError(f"{flag(name)} has no effect with a --reader")
     given = {name: getattr(chosen, name) for name in own & known}
     shared = {name: value for name, value in given.items() if value is not None}

@@ -3,10 +3,11 @@
 import logging
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import yaml
 
+from unstale.budget import FLAGS, read_small
 from unstale.cli.flags import flag_values, marked_flags
 from unstale.data.names import split_name
 from unstale.declare import flag
@@ -61,12 +62,25 @@ def read_config(folder: Path) -> dict[str, Any]:
     return read_flags(folder / CONFIG)
 
 
+@final
+class _Flags(yaml.SafeLoader):
+    """Read YAML without aliases: a few of them, nested, stand for more than any memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401 - yaml has no types
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read", mark)
+        return super().compose_node(parent, index)
+
+
 def read_flags(path: Path) -> dict[str, Any]:
     """Read a YAML file of flags, without those that only a command line can give."""
     try:
-        values = yaml.safe_load(path.read_bytes())
+        values = yaml.load(read_small(path, FLAGS), _Flags)  # noqa: S506 - a safe one, and more
     except OSError as error:
         raise InputError(f"cannot read the flags in {path} ({error.strerror})") from None
+    except InputError:
+        raise
     except (yaml.YAMLError, *_ODD) as error:
         raise InputError(f"{path} is not YAML ({' '.join(str(error).split())[:300]})") from None
     if not isinstance(values, dict):

@@ -5,6 +5,7 @@ from unstale.cli.output import run_folder
 from unstale.data.formats import find_format
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
+from unstale.shown import say
 
 
 def run(chosen: ConvertFlags) -> None:
@@ -19,7 +20,7 @@ def run(chosen: ConvertFlags) -> None:
         with output.at_once() as folder:
             form.write(dataset, folder)
     pairs = ", ".join(f"{len(q.pairs):,} in {split}" for split, q in dataset.qrels.items())
-    print(f"{len(dataset.targets):,} targets, {len(dataset.queries):,} queries; pairs: {pairs}")
+    say(f"{len(dataset.targets):,} targets, {len(dataset.queries):,} queries; pairs: {pairs}")
     if lost := form.loses(dataset):
-        print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output.path}")
+        say(f"{form.name} has no place for: {', '.join(lost)}")
+    say(f"{form.name}: {output.path}")

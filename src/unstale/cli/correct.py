@@ -1,22 +1,31 @@
 """`unstale correct`."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
 
 from unstale.cli.config import place_of
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
+from unstale.data.dataset import Texts
 from unstale.data.load import load_dataset
-from unstale.distributed import first_alone, rank, start
+from unstale.distributed import first_alone, on_first, rank, start
+from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.migration.job import Migrated, Migration
+from unstale.migration.stale import StaleVectors
+from unstale.migration.stores.vectors import StoreVectors
 from unstale.migration.vectors import open_vectors
-from unstale.migration.verdict import curve_table
+from unstale.migration.verdict import curve_table, ways_table
 from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
+from unstale.shown import say
 
 CURVE = "curve.svg"
+_WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
 
 
 def run(chosen: CorrectFlags) -> None:
@@ -28,10 +37,14 @@ def run(chosen: CorrectFlags) -> None:
             return
         if not chosen.vectors:
             raise InputError("--vectors is required: the old vectors")
-        source = open_vectors(Path(chosen.vectors))
+        source = open_vectors(chosen.vectors)
+        store = _swapping(chosen, source)
+        if chosen.ids is not None:
+            source.ids = _read_ids(Path(chosen.ids), source.rows)
         with first_alone():
             dataset = load_dataset(chosen.data, progress=rank() == 0, judged=False)
-        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen)
+        old = _old_encoder(chosen) if chosen.old_model else None
+        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old)
         output = folder.begin()
         done = migration.run(output)
         if rank() == 0:
@@ -40,16 +53,46 @@ def run(chosen: CorrectFlags) -> None:
                 temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
-    print(f"vectors: {done.path}\nresults: {output / RESULTS}")
+    say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
+    if store is not None:
+        say(on_first(store.swap))
+
+
+def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
+    """Load the old encoder as it is: the flags of shape are about the new one."""
+    return lambda: load_encoder(str(chosen.old_model), device=chosen.device)
+
+
+def _read_ids(path: Path, rows: int) -> Texts:
+    """Read an id a line."""
+    if not path.is_file():
+        raise InputError(f"--ids {path}: no such file")
+    ids = path.read_text("utf-8").splitlines()
+    if len(ids) != rows:
+        raise InputError(f"--ids {path}: {len(ids)} lines, but there are {rows} vectors")
+    return Texts.of(ids)
+
+
+def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None:
+    """Return the collection that is to be swapped, or refuse before any work."""
+    if not chosen.swap:
+        return None
+    if not isinstance(source, StoreVectors) or chosen.way != "rewrite":
+        raise InputError("--swap is for a collection that is rewritten: --way rewrite")
+    source.check_swap()
+    return source
 
 
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
-        print(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
+        say(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
     cost = done.results["cost"]
     each = cost["seconds"]["embedding"] / cost["targets_embedded"]
-    print(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
-    print(done.results["verdict"]["text"])
+    say(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
+    judged = done.results["verdict"]
+    if "ways" in judged:
+        say(ways_table(judged["ways"], done.results["queries"]["validate"]))
+    say(judged["text"])
 
 
 def _check_output(chosen: CorrectFlags) -> None:

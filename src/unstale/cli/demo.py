@@ -17,6 +17,7 @@ from unstale.files import atomic_folder
 from unstale.report.page import write_page
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings
 from unstale.written import remove_written
@@ -40,24 +41,24 @@ def run(chosen: options.DemoFlags) -> None:
     with run_folder("demo", recipe) as folder:
         dataset = load_dataset(recipe.data)
         output = folder.begin()
-        print(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")
+        say(f"{dataset.name}: {len(dataset.targets):,} functions, found by what they do")
         runs = [_train(dataset, strategy, recipe, output) for strategy in ("stale", "corrected")]
         with atomic_folder(output / "model") as model:
             shutil.copytree(output / "corrected" / "model", model, dirs_exist_ok=True)
         remove_written(output / "corrected" / "model")
         folder.finish(dataset.counts, runs)
     print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
-    print(meaning(*runs))
-    print(f"\nresults: {output / RESULTS}")
-    print(f"report:  open {write_page(output, shown(flag_values(recipe)))}")
-    print(f'try:     unstale search "parse an ISO date" --run {output}')
+    say(meaning(*runs))
+    say(f"\nresults: {output / RESULTS}")
+    say(f"report:  open {write_page(output, shown(flag_values(recipe)))}")
+    say(f'try:     unstale search "parse an ISO date" --run {output}')
 
 
 def _train(
     dataset: RetrievalDataset, strategy: str, recipe: options.TrainFlags, output: Path
 ) -> RunResult:
     """Train with one strategy; the corpus is embedded once, for both."""
-    print(f"\ntraining with {strategy} negatives")
+    say(f"\ntraining with {strategy} negatives")
     buffer = output / "stale" / "buffer"
     own = replace(recipe, strategy=strategy, buffer=str(buffer) if buffer.exists() else None)
     return train(dataset, open_encoder(own), output / strategy, taken_from(TrainSettings, own))

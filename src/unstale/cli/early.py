@@ -1,10 +1,8 @@
 """What can be known to be wrong from flags, folders and names alone, before torch is imported."""
 
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,12 @@ from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable, is_hub_name
 from unstale.settings import STRATEGIES
+from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
 
 _MODELS = ("model", "retriever", "reader", "cross_encoder")
 _RUNS = ("search", "serve", "answer")  # commands that need a finished run
 _OPTIONAL = ("doctor", "experiment")  # commands that need no --output
-_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
-_ARGUMENTS = {  # files that declare the trainer's arguments
-    "transformers": ["training_args.py"],
-    "sentence_transformers": ["base/training_args.py", "sentence_transformer/training_args.py"],
-}
 
 
 def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass of options
@@ -49,7 +43,7 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         check_run(values["run"])
     if "seeds" in values:
         parse_seeds(values["seeds"])
-    _check_trainer(values.get("trainer") or {})
+    check_names(values.get("trainer") or {})
     for key in _MODELS:
         if values.get(key) and _asks_hub(str(values[key])):
             check_reachable(str(values[key]), key.replace("_", "-"))
@@ -157,23 +151,6 @@ def _check_strategies(names: Iterable[str], *, rag: bool) -> None:
             close = get_close_matches(name, known, 1)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise InputError(f"unknown strategy {name!r}; choose from {', '.join(known)}{meant}")
-
-
-def _check_trainer(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that no trainer declares, by a look at the files that declare them."""
-    specs = {package: find_spec(package) for package in _ARGUMENTS} if given else {}
-    known: set[str] = set()
-    for package, spec in specs.items():
-        for file in _ARGUMENTS[package]:
-            path = Path(spec.origin).parent / file if spec and spec.origin else None
-            if path is None or not path.is_file():
-                return  # another version: its own check comes later
-            known |= set(_FIELD.findall(path.read_text("utf-8")))
-    for name in given:
-        if known and name not in known:
-            close = get_close_matches(name, known, 1)
-            meant = f"; did you mean --trainer.{close[0]}?" if close else ""
-            raise InputError(f"--trainer: the Trainer's arguments have no {name}{meant}")
 
 
 def _asks_hub(name: str) -> bool:

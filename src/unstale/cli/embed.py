@@ -9,6 +9,7 @@ from unstale.cli.output import run_folder
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
+from unstale.shown import say
 
 
 def run(chosen: options.EmbedFlags) -> None:
@@ -32,7 +33,7 @@ def run(chosen: options.EmbedFlags) -> None:
         )
     if rank() > 0:
         return
-    print(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")
+    say(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")
     if tokens.truncated:
-        print(f"{tokens.truncated:,} targets were cut at the model's maximum length")
-    print(f"buffer: {output / MANIFEST}")
+        say(f"{tokens.truncated:,} targets were cut at the model's maximum length")
+    say(f"buffer: {output / MANIFEST}")

@@ -12,6 +12,7 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator, splits_to_measure
 from unstale.report.table import print_runs
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 
 
 def run(chosen: EvaluateFlags) -> None:
@@ -48,4 +49,4 @@ def run(chosen: EvaluateFlags) -> None:
         )
         folder.finish(dataset.counts, [result])
     print_runs([result], title=f"{dataset.name}, {chosen.split} split, in percent")
-    print(f"results: {output / RESULTS}")
+    say(f"results: {output / RESULTS}")

@@ -15,6 +15,7 @@ from unstale.cli.options import ExperimentFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError
 from unstale.results import RESULTS
+from unstale.shown import say
 
 # From a name and its settings to what runs the study in a folder and returns its results.
 Prepare = Callable[[str, Mapping[str, Any]], Callable[[Path], dict[str, Any]]]
@@ -32,8 +33,8 @@ def run(chosen: ExperimentFlags) -> None:
         output = folder.begin()
         results = study(output)
     for name, value in results.get("summary", {}).items():
-        print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
-    print(f"seconds: {results['seconds']:.0f}\nresults: {output / RESULTS}")
+        say(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+    say(f"seconds: {results['seconds']:.0f}\nresults: {output / RESULTS}")
 
 
 def _find_prepare() -> Prepare:

@@ -1,13 +1,13 @@
 """What a finished training run knows: its flags, its data, its stale buffer, its corrector."""
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
@@ -24,7 +24,9 @@ from unstale.errors import InputError
 from unstale.rag.ask import Asker
 from unstale.rag.job import ANSWERING
 from unstale.rag.load import load_questions
-from unstale.rag.reader import load_reader
+from unstale.rag.load_reader import load_reader
+from unstale.rag.settings import Fusion
+from unstale.results import number
 
 WEIGHTS = "corrector.safetensors"
 INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
@@ -74,7 +76,7 @@ class FinishedRun:
 
     def open_asker(self, model: SentenceTransformer, dataset: RetrievalDataset) -> Asker:
         """Load what `unstale rag` trained: the reader, and the corpus if it retrieves."""
-        how = json.loads((self.folder / ANSWERING).read_text("utf-8"))
+        how = read_answering(self.folder / ANSWERING)
         reader = load_reader(
             str(self.folder / "reader"),
             max_length=how["max_length"],
@@ -90,6 +92,16 @@ class FinishedRun:
             "device": self.config.get("device"),
             "trust_remote_code": self.trust_remote_code,
         }
+
+
+def read_answering(path: Path) -> dict[str, Any]:
+    """Read how a run answers, or say what is wrong with it."""
+    how = read_object(path)
+    counts = {"k": 0, "max_length": 2, "answer_length": 1}  # and the least of each
+    good = all(isinstance(how.get(n), int) and how[n] >= least for n, least in counts.items())
+    if not good or how.get("fusion") not in get_args(Fusion) or number(how.get("scale")) is None:
+        raise InputError(f"{path} does not say how the run answers")
+    return how
 
 
 def run_parts(run: str) -> tuple[str, str, str]:

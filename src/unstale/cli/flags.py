@@ -24,6 +24,7 @@ GROUPS = (  # in this order; the title is the first word of a section's docstrin
     sections.CorrectorSettings,
     sections.SearchSettings,
     sections.FilterSettings,
+    sections.ScheduleSettings,
     sections.RefreshSettings,
     sections.EvaluationSettings,
     sections.HoldoutSettings,

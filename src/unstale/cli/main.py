@@ -1,5 +1,6 @@
 """`unstale`: parse the command line, run a command, and turn bad input into one clear line."""
 
+import errno
 import faulthandler
 import io
 import os
@@ -27,10 +28,12 @@ from unstale.bfloat16 import ensure_bfloat16
 from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
 from unstale.cli.early import check_early
-from unstale.cli.flags import about, add_flags, instantiate, known_flags
+from unstale.cli.flags import about, add_flags, flag_values, instantiate, known_flags
+from unstale.cli.signals import Terminated, obey_signals
 from unstale.declare import check_bounds
 from unstale.errors import InputError, RunError
 from unstale.locks import release
+from unstale.shown import fail, show_logs
 
 # Every command, in the order of `unstale --help`. `TrainFlags` are those of `unstale train`, which
 # is `run` of unstale.cli.train: modules load only when they run, so that `--help` does not wait
@@ -63,6 +66,7 @@ _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
 }
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}  # not the user's fault
 # What torchrun can start in several processes.
 SHARED = ("train", "rag", "compare", "embed", "evaluate", "mine", "correct")
 set_parsing_settings(add_print_completion_argument=True)  # `unstale --print_completion shtab-bash`
@@ -72,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for bad input, or 3 for a run that had to stop."""
     if arguments is None:  # as a program: say where, if a lost memory map ends it (SIGBUS)
         faulthandler.enable()
+        show_logs()
+        obey_signals()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = parse(words)
@@ -93,7 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _prepare_bfloat16(parsed[name])
         with redirect_stdout(io.StringIO()) if _is_further() else nullcontext():
             import_module(f"unstale.cli.{name}").run(chosen)
-    except (InputError, OSError) as error:
+    except InputError as error:
+        return _fail(2, f"unstale {name}: error: {error}")
+    except OSError as error:
+        if error.errno in _DISK:
+            return _fail(3, f"unstale {name}: stopped: {error}")
         return _fail(2, f"unstale {name}: error: {error}")
     except RunError as error:
         return _fail(3, f"unstale {name}: stopped: {error}")
@@ -103,8 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_lost(error):
             raise
         return _fail(3, f"unstale {name}: stopped: {LOST}")
+    except Terminated:
+        return _fail(143, f"unstale {name}: terminated{_way_on(chosen)}")
     except KeyboardInterrupt:
-        return _fail(130, f"unstale {name}: interrupted")
+        return _fail(130, f"unstale {name}: interrupted{_way_on(chosen)}")
     finally:
         release()
     return 0
@@ -116,8 +128,14 @@ def _is_further() -> bool:
     return not alone and os.environ.get("RANK", "0") != "0"
 
 
+def _way_on(chosen: Any) -> str:  # noqa: ANN401 - the flags of any command
+    """Say how a run goes on that has begun."""
+    began = "resume" in flag_values(chosen) and Path(chosen.output, CONFIG).is_file()
+    return f"; --resume --output {chosen.output} continues it" if began else ""
+
+
 def _fail(code: int, said: str) -> int:
-    sys.stderr.write(f"{said}\n")
+    fail(said)
     return code
 
 

@@ -17,6 +17,7 @@ from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
+from unstale.data.formats.columns import LACKS
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
@@ -25,8 +26,9 @@ from unstale.errors import InputError
 from unstale.files import scratch_beside
 from unstale.machine import free_memory
 from unstale.miners import Corrected, FalseNegatives, Miner, Negatives, Stale
-from unstale.miners.offline import mine_split, with_negatives
+from unstale.miners.offline import complete, mine_split, with_negatives
 from unstale.report.table import dropped_text
+from unstale.shown import say
 
 
 def run(chosen: MineFlags) -> None:
@@ -55,19 +57,28 @@ def run(chosen: MineFlags) -> None:
         count, progress = chosen.hard_negatives, rank() == 0
         mined = mine_split(encoder, dataset, chosen.split, negatives, count, progress=progress)
         seconds = time.perf_counter() - began
+        how = chosen.short or ("drop" if form.lacks == LACKS else "keep")
+        short = complete(mined, dataset, how)
+        if not len(mined.queries):
+            rule = "loosen the filters, mine fewer, or use --short refill"
+            raise InputError(f"no query has {chosen.hard_negatives} negatives: {rule}")
         written = with_negatives(dataset, chosen.split, mined)
         if rank() == 0:
             with output.at_once() as folder:
                 form.write(written, folder)
     count = int((mined.targets >= 0).sum())
-    print(
+    say(
         f"{count:,} negatives for {len(mined.queries):,} queries of {chosen.split}, {seconds:.0f} s"
     )
+    if short:
+        done = {"drop": "left out", "pad": "padded", "refill": "refilled at random", "keep": "kept"}
+        fewer = f"{short:,} queries had fewer than {chosen.hard_negatives} negatives"
+        say(f"{fewer}: {done[how]} (--short {how})")
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
-        print(dropped)
+        say(dropped)
     if lost := form.loses(written):
-        print(f"{form.name} has no place for: {', '.join(lost)}")
-    print(f"{form.name}: {output.path}")
+        say(f"{form.name} has no place for: {', '.join(lost)}")
+    say(f"{form.name}: {output.path}")
 
 
 def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:

@@ -8,7 +8,7 @@ sentence of its docstring is the summary in `unstale --help`.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from unstale.declare import setting
+from unstale.declare import MOST_SEED, setting
 from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
@@ -162,9 +162,12 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
         retriever: Retriever to load: `tiny` (built in, made for a CPU), a sentence-transformers
             folder or hub name.
         reader: Reader to load: `tiny` (a small untrained T5, for small worlds), or the folder or
-            hub name of any T5-like model.
+            hub name of a model with an encoder and a decoder, such as T5, or with a decoder only,
+            such as Llama.
         reader_max_length: Truncate a question with its target after N tokens.
         answer_length: Largest number of tokens of an answer.
+        reader_lora: Train adapters of this rank in the reader instead of its weights (LoRA; needs
+            peft). The saved reader has them added to its weights. 0 trains all weights.
     """
 
     data: str = setting("facts", local=True)
@@ -172,6 +175,7 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
     reader: str = "tiny"
     reader_max_length: int = 256
     answer_length: int = 64
+    reader_lora: int = setting(0, least=0)
 
     @property
     def model(self) -> str:
@@ -191,7 +195,7 @@ class DemoFlags:
 
     output: str = "runs/demo"
     steps: int = setting(300, least=1)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,9 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
         hard_negatives: Negatives to mine for each query.
         format: Format to write; see `unstale convert`. csv, jsonl, parquet and hf have a row of
             query, positive, negative_1, ... for each pair.
+        short: What to do with queries for which fewer negatives were found: drop them, pad with
+            their last negative, refill at random, or keep them as they are. Default: drop where
+            each negative has a column of its own (csv, jsonl, parquet, hf), otherwise keep.
     """
 
     data: str = ""
@@ -248,6 +255,7 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
     run: str | None = None
     hard_negatives: int = setting(4, least=1)
     format: str = "jsonl"
+    short: Literal["drop", "pad", "refill", "keep"] | None = None
     buffer: str | None = None
 
 
@@ -284,7 +292,7 @@ class ExperimentFlags(ResumeFlags):
     """
 
     name: str
-    seed: int | None = None
+    seed: int | None = setting(None, least=0, most=MOST_SEED)
     data: str | None = None
     train: dict[str, Any] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)

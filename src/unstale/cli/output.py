@@ -18,6 +18,7 @@ from unstale.files import atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
 from unstale.locks import hold
 from unstale.results import RESULTS, RunResult, write_results
+from unstale.shown import say
 from unstale.written import (
     LIST,
     LOCK,
@@ -140,5 +141,5 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     except InputError as flaw:
         _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
         return False
-    print(f"{folder} is finished: nothing is left to do")
+    say(f"{folder} is finished: nothing is left to do")
     return True

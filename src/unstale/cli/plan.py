@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from unstale.buffer.stored import DTYPES
@@ -17,6 +16,7 @@ from unstale.machine import free_memory
 from unstale.plan.cost import Job, Rates, choose, costs, disk
 from unstale.plan.measure import calibrate, encoder_flops
 from unstale.report.numbers import duration
+from unstale.shown import console, say
 
 _QUIET = 0.5  # by how much timings of the same work may differ before a plan is doubted
 _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 bytes to a weight
@@ -42,16 +42,16 @@ def run(chosen: PlanFlags) -> None:
         times = duration(cost.embedding), duration(cost.run)
         row = cost.strategy, cost.search, flops, seconds, *times, memory, traffic
         table.add_row(*row, style=None if fits else "dim")
-    Console().print(table)
-    print("TFLOP and MB (between devices) a step, GB (memory) a device")
+    console().print(table)
+    say("TFLOP and MB (between devices) a step, GB (memory) a device")
     for name, size in disk(job).items():
-        print(f"disk, {name}: {size / 1e9:.3g} GB")
+        say(f"disk, {name}: {size / 1e9:.3g} GB")
     room = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
     if best := choose(found, limit):
         hint = "" if limit else "; --device-memory says what does not fit"
-        print(f"choose: {best.strategy}, {best.search} search, on devices with {room}{hint}")
+        say(f"choose: {best.strategy}, {best.search} search, on devices with {room}{hint}")
     else:
-        print(f"nothing fits into {room} a device: use more devices, or --dtype float16 or int8")
+        say(f"nothing fits into {room} a device: use more devices, or --dtype float16 or int8")
     if chosen.output:
         rows = [vars(cost) for cost in found]
         write_json(Path(chosen.output), {"job": vars(job), "rates": vars(rates), "costs": rows})
@@ -90,7 +90,7 @@ def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
         rates = Rates(speed, speed, speed, speed, speed, weights / _UPDATES, bandwidth)
         return job, rates, limit
     rates, spread = calibrate(model, job, chosen.target_tokens, bandwidth)
-    print(f"calibrated on {model.device}: the same work varied by up to {spread:.0%}")
+    say(f"calibrated on {model.device}: the same work varied by up to {spread:.0%}")
     if spread > _QUIET:
-        print("the machine is busy with other work: times are uncertain; plan again when it is not")
+        say("the machine is busy with other work: times are uncertain; plan again when it is not")
     return job, rates, limit or float(free_memory(model.device) or 0) or None

@@ -13,15 +13,18 @@ from unstale.cli.train import Start, check_each, run_training
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank
 from unstale.encoders.load import hash_weights
+from unstale.errors import InputError
 from unstale.miners import strategies
 from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
+from unstale.rag.load_reader import load_reader
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import Reader, load_reader
+from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.tiny_reader import tiny_reader
 from unstale.results import RESULTS, RunResult
+from unstale.shown import say
 from unstale.training.arguments import check_arguments
 from unstale.training.identity import Identity, made_of
 from unstale.training.settings import Checked
@@ -32,8 +35,8 @@ def run(chosen: RagFlags) -> None:
     output = run_training("rag", chosen, prepare_rag)
     if not output or rank() > 0:
         return
-    print(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
-    print(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
+    say(f"retriever: {output / 'model'}\nreader:    {output / 'reader'}")
+    say(f"results:   {output / RESULTS}\nask it:    unstale answer 'QUESTION' --run {output}")
 
 
 def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
@@ -45,7 +48,8 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         questions = load_questions(chosen.data, progress=rank() == 0)
 
     def load(seed: int) -> tuple[SentenceTransformer, Reader]:
-        retriever = open_encoder(chosen, dropout=chosen.dropout)
+        tf32 = chosen.trainer.get("tf32")
+        retriever = open_encoder(chosen, dropout=chosen.dropout, tf32=tf32)
         return retriever, open_reader(replace(chosen, seed=seed), questions, retriever)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
@@ -74,11 +78,14 @@ def open_reader(chosen: RagFlags, questions: QuestionSet, retriever: SentenceTra
     """Load the reader that the flags describe, on the retriever's device."""
     limits = {"max_length": chosen.reader_max_length, "answer_length": chosen.answer_length}
     if chosen.reader == "tiny":
+        if chosen.reader_lora:
+            raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
         texts = questions.texts()
         return tiny_reader(texts, seed=chosen.seed, device=retriever.device, **limits)
     return load_reader(
         chosen.reader,
         dropout=chosen.dropout,
+        lora=chosen.reader_lora,
         device=retriever.device,
         trust_remote_code=chosen.trust_remote_code,
         **limits,

@@ -10,6 +10,7 @@ from unstale.cli.options import CompareFlags, RagFlags
 from unstale.cli.options_inspect import ReportFlags
 from unstale.errors import InputError
 from unstale.report.page import write_page
+from unstale.shown import say
 
 # Matters of one machine, which a reader does not need; the strategy stands in the results.
 HIDDEN = marked_flags(CompareFlags, "local") | marked_flags(RagFlags, "local") | {"strategy", "rag"}
@@ -21,7 +22,7 @@ def run(chosen: ReportFlags) -> None:
     if not folder.is_dir():
         raise InputError(f"no run folder {folder}")
     flags = read_config(folder) if (folder / CONFIG).is_file() else {}
-    print(f"open {write_page(folder, recipe(flags))}")
+    say(f"open {write_page(folder, recipe(flags))}")
 
 
 def recipe(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Int
 from rich import box
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from unstale.cli.finished import FinishedRun
 from unstale.cli.options_inspect import SearchFlags
@@ -15,6 +13,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries
 from unstale.errors import InputError
 from unstale.search.exact import Exact
+from unstale.shown import console
 
 _WIDTH = 300  # characters of a target to show
 
@@ -50,11 +49,10 @@ def print_targets(
     table.add_column("target", ratio=1)
     found = zip(dataset.target_ids.take(rows), dataset.targets.take(rows), strict=True)
     for *numbers, (key, text) in zip(*columns.values(), found, strict=True):
-        table.add_row(*numbers, Text(key), Text(_shorten(text)))
-    Console().print(table)
+        table.add_row(*numbers, key, _shorten(text))
+    console().print(table)
 
 
 def _shorten(text: str) -> str:
-    """Cut a long target, and show control characters instead of obeying them."""
-    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"
+    """Cut a long target."""
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -13,6 +13,7 @@ from unstale.errors import InputError
 from unstale.serve.page import Page
 from unstale.serve.server import HOST, listen
 from unstale.serve.sides import Side
+from unstale.shown import say
 
 _BEFORE = "index-before"  # the corpus as the encoder embedded it before training
 
@@ -21,11 +22,11 @@ def run(chosen: ServeFlags) -> None:
     """Load both models, listen, and answer until stopped."""
     with listen(chosen.port) as server:  # first: a port in use is reported at once
         server.page = open_page(chosen)
-        print(f"open http://{HOST}:{server.server_address[1]} (Ctrl+C stops it)", flush=True)
+        say(f"open http://{HOST}:{server.server_address[1]} (Ctrl+C stops it)", flush=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            print("stopped")
+            say("stopped")
 
 
 def open_page(chosen: ServeFlags) -> Page:

@@ -24,6 +24,7 @@ from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy, strategie
 from unstale.report.table import print_found, print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
+from unstale.shown import say
 from unstale.training.arguments import check_arguments
 from unstale.training.identity import Identity, made_of
 from unstale.training.job import train_checked
@@ -54,8 +55,8 @@ def run(chosen: TrainFlags) -> None:
     """Check everything, train, and write the results."""
     output = run_training("train", chosen, prepare_train)
     if output and rank() == 0:
-        print(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
-        print(f"search:  unstale search 'QUERY' --run {output}")
+        say(f"model:   {output / 'model'}\nresults: {output / RESULTS}")
+        say(f"search:  unstale search 'QUERY' --run {output}")
 
 
 def run_training(
@@ -87,7 +88,7 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=rank() == 0)
 
     def load(_: int) -> tuple[SentenceTransformer]:
-        return (open_encoder(chosen, dropout=chosen.dropout),)
+        return (open_encoder(chosen, dropout=chosen.dropout, tf32=chosen.trainer.get("tf32")),)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
         return train_checked(dataset, models[0], folder, own, resume=resume)
@@ -114,7 +115,7 @@ def _measure_whole(chosen: TrainFlags, dataset: RetrievalDataset) -> Mapping[str
     cut = (chosen.layers, chosen.query_max_length, chosen.target_max_length)
     if all(value is None for value in cut):
         return None
-    print(f"measuring {chosen.model} as it is, with nothing cut", flush=True)
+    say(f"measuring {chosen.model} as it is, with nothing cut", flush=True)
     flags = replace(chosen, layers=None, query_max_length=None, target_max_length=None)
     model = open_encoder(flags)
     with first_alone():

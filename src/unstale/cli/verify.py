@@ -9,6 +9,7 @@ from unstale.buffer.buffer import check_shards
 from unstale.cli.options_inspect import VerifyFlags
 from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL, check_seal
+from unstale.shown import say
 
 
 def run(chosen: VerifyFlags) -> None:
@@ -22,9 +23,9 @@ def run(chosen: VerifyFlags) -> None:
     bad = 0
     for folder, check in tqdm(found, desc="verifying", unit="folder", disable=len(found) < 4):
         try:
-            print(f"ok       {folder} ({check(folder)} files)")
+            say(f"ok       {folder} ({check(folder)} files)")
         except (InputError, OSError) as error:
-            print(f"DAMAGED  {error}")
+            say(f"DAMAGED  {error}")
             bad += 1
     if bad:
         raise InputError(f"{bad} of {len(found)} folders are not as they were written")

@@ -144,9 +144,10 @@ class Gatherer:
                 what, id = ("query", query) if row is None else ("target", target)
                 raise InputError(f"{file}:{line}: there is no {what} with the id {show(id)}")
             try:
-                value = int(np.int64(int(grade)))
+                value = int(np.int32(int(grade)))  # what trec_eval has room for
             except (ValueError, OverflowError):
-                raise InputError(f"{file}:{line}: not a whole number: {show(grade)}") from None
+                rule = "a grade is a whole number below 2^31"
+                raise InputError(f"{file}:{line}: {rule}, found {show(grade)}") from None
             self.judge(split, row, column, value, line)
 
     def example(self, split: str, example: Example, where: str) -> None:

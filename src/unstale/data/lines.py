@@ -13,18 +13,20 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
+from unstale.budget import RECORD, lines_of, too_large
 from unstale.errors import InputError
+from unstale.shown import shown
 
 Record = dict[str, Any]
 _LOG = logging.getLogger(__name__)
 _QUIET = 50_000_000  # bytes below which a file is read before a bar would be of use
 _FEW = 50_000  # things below which a bar would be of no use
 _PIECE = 2**20
-_LARGEST = 2**26  # characters of one record of a JSON array
-_OPENING, _BETWEEN = re.compile(r"\s*\[[\s,]*"), re.compile(r"[\s,]*")
+# An array, or TriviaQA's object around one.
+_OPENING, _BETWEEN = re.compile(r"\s*(?:\{\s*\"Data\"\s*:\s*)?\[[\s,]*"), re.compile(r"[\s,]*")
 LEGACY = "cp1252"  # what Windows writes that is not UTF-8
 BREAKS = re.compile(r"[\t\r\n]+")  # what a field divided by tabs cannot hold
-_FIELD = 2**31 - 1  # characters of one csv field; the csv module's own limit is 131,072
+csv.field_size_limit(RECORD)  # its own limit is 131,072
 
 
 def text_lines(path: Path, progress: bool, *, legacy: bool = False) -> Iterator[tuple[int, str]]:
@@ -35,7 +37,7 @@ def text_lines(path: Path, progress: bool, *, legacy: bool = False) -> Iterator[
     """
     encoding = None if legacy else "utf-8"  # not known yet
     with _opened(path, progress) as (file, bar):
-        for number, line in enumerate(file, 1):
+        for number, line in lines_of(file, path):
             bar.update(len(line))
             if encoding is None and not line.isascii():
                 encoding = _encoding(line)
@@ -60,7 +62,8 @@ def _encoding(line: bytes) -> str:
 def json_records(path: Path, progress: bool) -> Iterator[tuple[str, Record]]:
     """Yield `(FILE:LINE, object)` of JSON lines, or of one JSON array, whichever it is."""
     with _opened(path, progress=False) as (file, _):
-        array = file.read(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+        head = file.read(_PIECE).removeprefix(codecs.BOM_UTF8)
+    array = _OPENING.match(head.decode("utf-8", errors="replace"))
     for number, record in (_array if array else _json_lines)(path, progress):
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number}: expected a JSON object, found {show(record)}")
@@ -98,7 +101,9 @@ def _array(path: Path, progress: bool) -> Iterator[tuple[int, object]]:
                     record, end = decode(text, place)
                 except (ValueError, RecursionError) as error:  # broken, or not yet read to its end
                     left = len(text) - place
-                    if left > _LARGEST or (left and not piece):
+                    if left > RECORD:
+                        raise too_large(f"{path}:{line}", "one element of the array") from None
+                    if left and not piece:
                         raise InputError(f"{path}:{line}: not a JSON object ({error})") from None
                     break
                 yield line, record
@@ -114,11 +119,20 @@ def csv_rows(
 
     `legacy`: as spreadsheets write it, in cp1252 maybe; a blank line is a row without fields.
     """
-    csv.field_size_limit(_FIELD)
-    lines = (line for _, line in text_lines(path, progress, legacy=legacy))
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    read = 0  # characters of the row
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for number, line in text_lines(path, progress, legacy=legacy):
+            read += len(line)
+            if read > RECORD:
+                raise too_large(f"{path}:{number}", "the row that ends, or not, in this line")
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     try:
         for fields in reader:
+            read = 0
             if fields or legacy:
                 yield reader.line_num, fields
     except csv.Error as error:
@@ -191,7 +205,7 @@ def _opened(path: Path, progress: bool) -> Iterator[tuple[IO[bytes], "tqdm[Any]"
     quiet = not progress or size < _QUIET
     with (
         path.open("rb") as file,
-        tqdm(total=size, unit="B", unit_scale=True, desc=path.name, disable=quiet) as bar,
+        tqdm(total=size, unit="B", unit_scale=True, desc=shown(path.name), disable=quiet) as bar,
     ):
         yield file, bar
 

@@ -6,16 +6,12 @@ import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 
-PROBE = "probe"  # the split of a sample that the trial measures on
-_PROBED = 256  # queries of it
-
 
 def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalDataset:
     """Draw at most `targets` targets: the positives of some training queries, and others.
 
-    Up to half are positives, so that the rest can compete with them. The sample has the splits
-    `train` and `probe`, the latter being a few of the former's queries. A corpus that is small
-    enough stays whole.
+    Up to half are positives, so that the rest can compete with them. The sample has the split
+    `train` alone. A corpus that is small enough stays whole.
     """
     random = np.random.default_rng(seed)
     qrels = dataset.split("train")
@@ -36,12 +32,10 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
     # Every judgement of the chosen queries on the chosen targets, that none becomes a negative.
     keep = np.isin(qrels.query, chosen) & (place[qrels.target] >= 0)
     train = Qrels(qrels.query[keep], place[qrels.target[keep]], qrels.grade[keep])
-    probed = np.isin(train.query, random.permutation(chosen)[:_PROBED])
-    probe = Qrels(train.query[probed], train.target[probed], train.grade[probed])
     return replace(
         dataset,
         target_ids=Texts.of(dataset.target_ids.take(rows)),
         targets=Texts.of(dataset.targets.take(rows)),
         title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
-        qrels={"train": train, PROBE: probe},
+        qrels={"train": train},
     )

@@ -9,8 +9,8 @@ from torch import nn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from unstale.bfloat16 import ensure_bfloat16
+from unstale.budget import read_object
 from unstale.errors import InputError
-from unstale.integrity import read_object
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import Steps
 from unstale.training.card import show_freshness

@@ -113,6 +113,7 @@ class FreshNegatives:
         self.tasks: dict[str, Task] = dict.fromkeys(roles.texts, "document")
         self.tasks[roles.query] = "query"
         self.corrector_lr = chosen.corrector_lr
+        self._device = model.device  # where the buffer is, too
         self._meter = prepared.meter
         self._meter_steps = chosen.meter_steps
         self._planned = steps if strategy.needs_steps else None
@@ -120,6 +121,11 @@ class FreshNegatives:
     def attach(self, trainer: SentenceTransformerTrainer) -> SentenceTransformerTrainer:
         """Teach a trainer that its loss owns weights, and how queries are encoded; return it."""
         check_wrapping(trainer, self.loss)
+        if trainer.model.device.type != self._device.type:
+            moved = f"was on {self._device.type} when its corpus was embedded"
+            there = trainer.model.device.type
+            rule = f"load it there first: SentenceTransformer(..., device={there!r})"
+            raise InputError(f"the model {moved}, and the trainer moved it: {rule}")
         if self.own_weights:
             given: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
             trainer.args.learning_rate_mapping = {OWN_WEIGHTS: self.corrector_lr} | given

@@ -4,7 +4,8 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from safetensors import safe_open
@@ -21,6 +22,7 @@ from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
 
 Towers = Literal["tied", "separate"]
 _TINY_TOKENS = 256
+_LOADED: WeakKeyDictionary[SentenceTransformer, dict[str, Any]] = WeakKeyDictionary()
 _RATES = "dropout attention_dropout activation_dropout dropout_rate dropout_prob layerdrop".split()
 
 
@@ -74,7 +76,23 @@ def load_encoder(
     _set_lengths(model, query_max_length, target_max_length)
     if not dropout:
         silence_dropout(model)
+    lengths = {"query_max_length": query_max_length, "target_max_length": target_max_length}
+    prompted = {"query_prompt": query_prompt, "target_prompt": target_prompt}
+    usual = "tied" if name == "tiny" else None  # what the command line would not choose
+    shape = {"model": name, "towers": towers or usual, "layers": layers, "device": device}
+    _LOADED[model] = shape | lengths | prompted
     return model
+
+
+def loaded_as(model: SentenceTransformer) -> dict[str, Any]:
+    """Return the arguments that `load_encoder` loaded a model with, to load its start again.
+
+    Of a model that was loaded otherwise only the name is known, if it is.
+    """
+    if model in _LOADED:
+        return _LOADED[model]
+    named = (m.model.config.name_or_path for m in model.modules() if isinstance(m, Transformer))
+    return {"model": next(named, "") or "unknown"}
 
 
 def check_similarity(model: SentenceTransformer, name: str = "the model") -> None:

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
@@ -20,7 +21,6 @@ from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
-from unstale.integrity import read_object
 from unstale.migration.sample import Picked
 from unstale.results import number
 

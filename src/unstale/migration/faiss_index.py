@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Arrays, StaleVectors
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 
 _LOG = logging.getLogger(__name__)
 _METRICS = {0: "inner product", 1: "L2 distance"}
@@ -73,12 +73,12 @@ class FaissVectors(StaleVectors):
         for start in range(0, self.rows, size):
             yield start, self.inner.reconstruct_n(start, min(size, self.rows - start))
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
-        index: Any = self.faiss.IndexFlat(dim, self.index.metric_type)
+        index: Any = self.faiss.IndexFlat(new.dim, self.index.metric_type)
         if self.ids is not None:
             index = self.faiss.IndexIDMap2(index)
-        for start, vectors in corrected:
+        for start, vectors in new.vectors:
             vectors = np.ascontiguousarray(vectors, np.float32)
             if self.ids is None:
                 index.add(vectors)

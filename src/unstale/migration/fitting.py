@@ -14,12 +14,14 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from unstale.corrector.closed_form import least_squares
 from unstale.distributed import on_first
 from unstale.errors import InputError
 from unstale.evaluation.metrics import measure
 from unstale.migration.embed import EmbeddedTargets, EmbedPicked
 from unstale.migration.index import Known, index_chunks
 from unstale.migration.learn import Learned, learn
+from unstale.migration.order import check_order
 from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked, choose, most, retrieval_scores
 from unstale.migration.settings import MigrateSettings
@@ -101,6 +103,7 @@ class Fitting:
         """Draw a sample, fit to it, embed `more` targets where it matters, and fit again."""
         source, seed = self.source, self.settings.seed
         sample = Sampled.of(source, self.embed("sample", lambda: choose(source.rows, size, seed)))
+        self._check_order(sample)
         first = self.fit(sample, curve=curve)
         if not more:
             return first
@@ -108,6 +111,12 @@ class Fitting:
         points = [*first.curve, {"embedded": 0, "re_embedded": more} | last.curve[0]]
         seconds = first.seconds + last.seconds
         return replace(last, curve=points, seconds=seconds, re_embedded=more)
+
+    def _check_order(self, sample: Sampled) -> None:
+        """Refuse rows that are not those of the texts, before anything is judged by them."""
+        held = torch.from_numpy(sample.held_out)
+        affine = least_squares(sample.stale[~held], sample.fresh[~held])
+        check_order(affine(sample.stale[held]), sample.fresh[held], str(self.source.path))
 
     def enlarge(self, sample: Sampled, learned: Learned, wanted: int) -> Sampled:
         """Embed the targets, too, that the guiding queries find most often and highest.

@@ -7,16 +7,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
+from unstale.data.dataset import Texts
 from unstale.distributed import gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
-from unstale.migration.stale import CHUNK, StaleVectors
+from unstale.files import atomic_file
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 from unstale.settings import Precision
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
@@ -35,20 +40,19 @@ def index_chunks(
     known: Known,
     why: str = "correcting",
     device: torch.device | None = None,
+    first: int = 0,
 ) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
     """Yield this process's pieces of the new index, `(first row, vectors)`, on a device.
 
     Every process reads all of the old vectors and corrects each so many-th piece. Memory is one
     piece and its hidden layer, whatever the number of rows. A bar says why, if it takes more than a
-    second.
+    second. Pieces that end before the row `first` are left out.
     """
     network = copy.deepcopy(corrector).to(device)
     known = Known(known.rows.to(device), known.fresh.to(device))
-    hidden = rank() > 0
-    with tqdm(
-        total=source.rows, desc=why, unit="target", delay=1, leave=False, disable=hidden
-    ) as bar:
-        for i, (start, stale) in enumerate(source.chunks(CHUNK)):
+    total, hidden = source.rows - first, rank() > 0
+    with tqdm(total=total, desc=why, unit="target", delay=1, leave=False, disable=hidden) as bar:
+        for i, (start, stale) in enumerate(source.chunks_from(first)):
             bar.update(len(stale))
             if i % world() != rank():
                 continue
@@ -65,10 +69,12 @@ def index_chunks(
             yield start, corrected
 
 
-def whole_index(pieces: Chunks, rows: int, dim: int) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
+def whole_index(
+    pieces: Chunks, rows: int, dim: int, first: int
+) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
     """Bring the pieces of all processes together, in order, in the main memory of each."""
     own = iter(pieces)
-    for turn in range(0, rows, CHUNK * world()):
+    for turn in range(first // CHUNK * CHUNK, rows, CHUNK * world()):
         _, vectors = next(own, (0, torch.zeros(0, dim)))
         for offset, part in enumerate(gather(vectors.cpu()).split(CHUNK)):
             yield turn + offset * CHUNK, part
@@ -89,10 +95,23 @@ def write_index(
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    pieces, dim = index_chunks(source, corrector, known, device=device), known.fresh.shape[1]
-    whole = whole_index(pieces, source.rows, dim)
+    first, dim = on_first(source.written), known.fresh.shape[1]
+    pieces = index_chunks(source, corrector, known, device=device, first=first)
+    whole = whole_index(pieces, source.rows, dim, first)
     arrays = ((start, vectors.numpy()) for start, vectors in whole)
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
-    path = on_first(lambda: source.write(folder, arrays, dim, made_by))
+    fresh = np.zeros(source.rows, np.bool_)
+    fresh[known.rows.numpy()] = True
+    path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
+
+
+def write_rows(folder: Path, ids: Texts, known: Known) -> Path:
+    """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
+    fresh = np.zeros(len(ids), np.bool_)
+    fresh[known.rows.numpy()] = True
+    path = folder / "rows.parquet"
+    with atomic_file(path) as temporary:
+        pq.write_table(pa.table({"id": list(ids), "is_fresh": fresh}), temporary)
+    return path

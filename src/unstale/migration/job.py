@@ -1,23 +1,26 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.fingerprint import fingerprint
-from unstale.data.dataset import RetrievalDataset
+from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.distributed import on_first
-from unstale.encoders.embed import is_cosine
+from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
 from unstale.files import write_json
-from unstale.integrity import digest, read_object, sha256
+from unstale.integrity import digest, sha256
 from unstale.migration.embed import Stages
-from unstale.migration.fitting import Fitting
-from unstale.migration.index import write_index
+from unstale.migration.fitting import Fitted, Fitting
+from unstale.migration.fused import Fused, Fusing
+from unstale.migration.index import write_index, write_rows
+from unstale.migration.order import in_order
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import (
@@ -32,8 +35,10 @@ from unstale.migration.validate import Interval, as_json
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import verdict
 
+ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
 MADE_OF = "made_of.json"
+LATER = ("way", "price", "re_embed")  # what may change when a migration goes on
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -42,7 +47,7 @@ STAGES = "embedded"  # in the output folder: what was chosen and embedded, to re
 class Migrated:
     """What a migration wrote and found."""
 
-    path: Path  # the new vectors, in the format of the old ones
+    path: Path  # the new vectors, or the adapter
     validation: dict[str, Interval]  # cosine, overlap@k and, with qrels, recall@10
     results: dict[str, Any]  # everything that results.json holds
 
@@ -54,17 +59,22 @@ def migrate(
     output: Path | str,
     settings: MigrateSettings | None = None,
     *,
+    old_model: SentenceTransformer | None = None,
+    ids: Sequence[str] | None = None,
     resume: bool = False,
 ) -> Migrated:
     """Bring old vectors up to date with a new encoder by embedding only a sample.
 
     Args:
-        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, or a buffer
-            that `unstale embed` wrote. Row by row they belong to the targets of the dataset.
+        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, a buffer
+            that `unstale embed` wrote, or a collection, as `qdrant:PLACE#COLLECTION`. Row by row
+            they belong to the targets of the dataset, or id by id where there are ids.
         dataset: The texts, and queries for the validation if there are any.
         model: The new encoder.
         output: A new or empty folder for the new vectors.
         settings: How to migrate; see `MigrateSettings`.
+        old_model: The encoder that made the old vectors; without it there is no query-side way.
+        ids: The target ids of the rows, if they are in another order than the dataset.
         resume: Continue an interrupted migration in `output`, with the settings it began with.
 
     Returns:
@@ -73,8 +83,11 @@ def migrate(
     folder = Path(output)
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; resume, or choose another folder")
-    chosen, old = settings or MigrateSettings(), open_vectors(Path(vectors))
-    return Migration(old, dataset, lambda: model, chosen).run(folder)
+    chosen, old = settings or MigrateSettings(), open_vectors(vectors)
+    if ids is not None:
+        old.ids = Texts.of(ids)
+    before = None if old_model is None else lambda: old_model
+    return Migration(old, dataset, lambda: model, chosen, before).run(folder)
 
 
 @final
@@ -90,53 +103,91 @@ class Migration:
         dataset: RetrievalDataset,
         encoder: Callable[[], SentenceTransformer],
         settings: MigrateSettings,
+        old_encoder: Callable[[], SentenceTransformer] | None = None,
     ) -> None:
+        if old_encoder is None and settings.way != "rewrite":
+            rule = "needs --old-model, the encoder that made the old vectors"
+            raise InputError(f"--way {settings.way} {rule}: it embeds queries for the old index")
+        if source.ids is not None:
+            dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
         self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
         self.queries = part_queries(settings, dataset)
         check_values(source)
+        self.old_model = old_encoder() if old_encoder is not None else None
+        if self.old_model is not None and dimension(self.old_model) != source.dim:
+            widths = f"width {dimension(self.old_model)}, {source.path} {source.dim}"
+            raise InputError(f"--old-model makes vectors of {widths}: it did not make these")
         self.model = encoder()
         check_ranking(source, unit=is_cosine(self.model))
 
     def run(self, output: Path) -> Migrated:
-        """Sample, embed, fit, validate, correct everything, and weigh what that cost."""
+        """Sample, embed, fit and judge; then write what was asked for, and what it cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
         on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
         device = self.model.device
         done = Fitting(source, stages, asked, self.settings, device).run(self.size, self.more)
-        sample, made_by = done.sample, fingerprint(self.model, dataset.targets)
-        path, correcting = write_index(
-            source, done.learned.corrector, sample.known(), output, made_by, device
-        )
-        if file_states(source.path) != self._read:
-            raise RunError(f"{source.path} was changed while it was read: start anew")
+        sample = done.sample
+        fused = self._fuse(done, stages)
+        known, path, correcting = sample.known(), output, 0.0
+        if self.settings.way == "rewrite":
+            made_by = fingerprint(self.model, dataset.targets)
+            path, correcting = write_index(
+                source, done.learned.corrector, known, output, made_by, device
+            )
+            on_first(lambda: write_rows(output, dataset.target_ids, known))
+            if file_states(source.path) != self._read:
+                raise RunError(f"{source.path} was changed while it was read: start anew")
+        if fused is not None and self.settings.way != "verdict":
+            adapter = on_first(lambda: fused.adapter.save(output / ADAPTER))
+            path = adapter if self.settings.way == "query-side" else path
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
+        return Migrated(path, done.found, self._results(done, seconds, path, fused))
+
+    def _fuse(self, done: Fitted, stages: Stages) -> Fused | None:
+        """Weigh the ways of serving, if queries can be asked of the old index, too."""
+        if self.old_model is None:
+            return None
+        fusing = Fusing(self.source, self.dataset, self.model, self.old_model, self.settings)
+        return fusing.run(done, self.queries, stages)
+
+    def _results(
+        self, done: Fitted, seconds: dict[str, float], path: Path, fused: Fused | None
+    ) -> dict[str, Any]:
+        """Return what results.json holds."""
+        source, sample, queries = self.source, done.sample, self.queries
         overlap, count = done.found[f"overlap@{self.settings.k}"], len(sample.rows)
         vectors = {"format": source.format, "rows": source.rows, "width": source.dim}
         vectors |= {"new_width": sample.fresh.shape[1], "dtype": source.dtype.name}
         asking = {"split": queries.split, "validate": len(queries.check)}
         cost = {"targets_embedded": count, "held_out": int(sample.held_out.sum())}
-        results = {
-            "data": dataset.counts,
+        cost["relevant_embedded"] = 0 if fused is None else fused.relevant
+        judged = verdict(overlap, source.rows, count, **seconds)
+        return {
+            "data": self.dataset.counts,
             "vectors": vectors | {"written": path.name},
             "corrector": done.learned.about,
             "queries": asking | {"guide": len(queries.guide)},
             "cost": cost | {"re_embedded": done.re_embedded, "seconds": seconds},
             "validation": as_json(done.found),
             "curve": done.curve,
-            "verdict": verdict(overlap, source.rows, count, **seconds),
+            "verdict": judged | ({} if fused is None else fused.verdict),
         }
-        return Migrated(path, done.found, results)
 
     def _check_same(self, path: Path) -> None:
         """Refuse to resume what was begun with other vectors, texts, settings or another model."""
-        settings = {f.name: getattr(self.settings, f.name) for f in fields(MigrateSettings)}
+        settings = {
+            f.name: getattr(self.settings, f.name)
+            for f in fields(MigrateSettings)
+            if f.name not in LATER
+        }
         vectors = [sha256(path) for path in files_of(self.source.path)]
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
+        now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
         if not path.is_file():
             write_json(path, now)

@@ -10,10 +10,13 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 from numpy import ndarray
 
+from unstale.budget import RECORD, too_large
+from unstale.data.formats.arrow import open_parquet, row_bytes
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, Arrays, StaleVectors
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 
+_WIDEST = 2**16
 COLUMNS = ("vector", "embedding", "vectors", "embeddings")
 
 
@@ -24,11 +27,7 @@ class ParquetVectors(StaleVectors):
     format = "parquet"
 
     def __init__(self, path: Path) -> None:
-        try:
-            self.file = pq.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{path} is not a parquet file ({error})") from None
-        self.path = path
+        self.path, self.file = path, open_parquet(path)
         schema = self.file.schema_arrow
         found = [c for c in COLUMNS if c in schema.names]
         if not found:
@@ -48,16 +47,19 @@ class ParquetVectors(StaleVectors):
         first = next(self.file.iter_batches(1, columns=[self.column]), None)
         if first is None or not len(first):
             raise InputError(f"{path} has no rows")
-        self.dim = len(first.column(0)[0].as_py() or ())
-        if not self.dim:
-            raise InputError(f"{path}, row 0: no vector")
+        self.dim = int(first.column(0).value_lengths()[0].as_py() or 0)
+        if not 0 < self.dim <= _WIDEST:
+            what = f"a vector of width {self.dim}" if self.dim else "no vector"
+            raise InputError(f"{path}, row 0: {what}; expected 1 to {_WIDEST}")
 
     def tables(
         self, size: int = CHUNK, columns: list[str] | None = None
     ) -> Iterator[tuple[int, Any, Float[ndarray, "n d"]]]:
         """Yield `(first row, record batch with some or all columns, float32 vectors)`."""
-        start = 0
+        start, size = 0, min(size, max(1, RECORD // (8 * self.dim)))
         for batch in self.file.iter_batches(size, columns=columns):
+            if row_bytes(batch).sum() > 16 * RECORD:
+                raise too_large(f"{self.path}, after row {start}", "a batch of rows", 16 * RECORD)
             column = batch.column(self.column)
             lengths = column.value_lengths().fill_null(-1).to_numpy()
             if (lengths != self.dim).any():
@@ -74,17 +76,17 @@ class ParquetVectors(StaleVectors):
         for start, _, vectors in self.tables(size, [self.column]):
             yield start, vectors
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write the same columns, the vectors replaced."""
         path = folder / "vectors.parquet"
-        kind = pa.list_(pa.from_numpy_dtype(self.dtype), dim)
+        kind = pa.list_(pa.from_numpy_dtype(self.dtype), new.dim)
         schema = self.file.schema_arrow
         place = schema.get_field_index(self.column)
         schema = schema.set(place, pa.field(self.column, kind)).remove_metadata()
         with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-            for (_, vectors), (_, batch, _) in zip(corrected, self.tables(), strict=True):
+            for (_, vectors), (_, batch, _) in zip(new.vectors, self.tables(), strict=True):
                 flat = np.ascontiguousarray(vectors, self.dtype).reshape(-1)
-                lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), dim)
+                lists = pa.FixedSizeListArray.from_arrays(pa.array(flat), new.dim)
                 table = pa.Table.from_batches([batch]).set_column(place, schema.field(place), lists)
                 writer.write_table(table.cast(schema))
         return path

@@ -4,11 +4,12 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from unstale.declare import check_bounds, setting
+from unstale.declare import MOST_SEED, check_bounds, setting
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 Method = Literal["auto", "linear"]
+Way = Literal["verdict", "query-side", "rewrite"]
 FRACTION = 0.05  # of the targets, unless the settings say how many
 LEAST_HELD_OUT = 20
 
@@ -23,6 +24,10 @@ class MigrateSettings:
         count: The same as a number of targets.
         re_embed: Embed the targets, too, that queries which do not validate find most often and
             highest, and correct the rest: a part of all targets if below 1, otherwise a number.
+        way: verdict only says what each way of serving would give and cost; query-side also writes
+            an adapter, with which the application searches the old index by both models; rewrite
+            writes new vectors of all targets. Without the old encoder there is only rewrite.
+        price: What the new encoder costs for a million tokens, if it is paid by tokens.
         method: linear, the least-squares map; auto, a residual network around that map where it
             helps unseen targets.
         corrector_hidden: Width of the network's hidden layer.
@@ -34,13 +39,15 @@ class MigrateSettings:
 
     fraction: float | None = setting(None, above=0, most=1)
     count: int | None = None
-    re_embed: float = 0.0
+    re_embed: float = setting(0.0, changeable=True)
+    way: Way = setting("rewrite", changeable=True)
+    price: float | None = setting(None, least=0, changeable=True)
     method: Method = "auto"
     corrector_hidden: int = setting(1536, least=1)
     k: int = 10
     split: str | None = None
     queries: int = setting(500, least=1)
-    seed: int = 0
+    seed: int = setting(0, least=0, most=MOST_SEED)
 
     def sizes(self, rows: int, dim: int) -> tuple[int, int]:
         """Return how many targets to sample, and how many to embed beyond them.

@@ -3,18 +3,27 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from tqdm import tqdm
 
-from unstale.data.dataset import RetrievalDataset
+from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.errors import InputError
 
 CHUNK = 4096  # rows read, corrected and scored together, whatever the number of processes
 Arrays = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
+
+
+class NewIndex(NamedTuple):
+    """What is written: corrected vectors piece by piece, and which of them are fresh."""
+
+    vectors: Arrays  # consumed once
+    dim: int
+    fresh: Bool[ndarray, " rows"]  # whether the new encoder made the vector of a row
+    made_by: dict[str, Any]  # what to record as the maker of a buffer
 
 
 class StaleVectors(ABC):
@@ -27,24 +36,31 @@ class StaleVectors(ABC):
     dtype: np.dtype[Any]
     metric = "inner product"  # by which an index of the vectors ranks
     texts: str | None = None  # the digest of the texts that they were made of, where it is known
+    ids: Texts | None = None  # of the rows, where they are known
 
     @abstractmethod
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
         """Yield `(first row, float32 vectors)` over all rows."""
 
     @abstractmethod
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write corrected vectors of all rows, in the format and number type of these.
 
-        Args:
-            folder: The output folder; what is written is called `vectors` in it, with a suffix.
-            corrected: Consumed once, piece by piece.
-            dim: Their width.
-            made_by: What to record as the maker of a buffer.
+        What is written is called `vectors` in the folder, with a suffix.
 
         Returns:
             The file or folder that was written.
         """
+
+    def written(self) -> int:
+        """Return how many rows an interrupted `write` has left, from which it resumes."""
+        return 0
+
+    def chunks_from(self, first: int) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield the pieces of `chunks` that hold the row `first` or a later one."""
+        for start, vectors in self.chunks():
+            if start + len(vectors) > first:
+                yield start, vectors
 
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows, by one pass over all."""
@@ -88,8 +104,10 @@ def check_ranking(source: StaleVectors, *, unit: bool) -> None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """List the files that vectors are read from: one, or those of a buffer."""
-    return sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+    """List the files that vectors are read from: one, those of a buffer, or none of a database."""
+    if path.is_dir():
+        return sorted(p for p in path.iterdir() if p.is_file())
+    return [path] if path.is_file() else []
 
 
 def file_states(path: Path) -> list[tuple[str, int, int]]:

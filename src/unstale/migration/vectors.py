@@ -18,7 +18,8 @@ from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.migration.faiss_index import FaissVectors
 from unstale.migration.parquet import ParquetVectors
-from unstale.migration.stale import CHUNK, Arrays, StaleVectors
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
+from unstale.migration.stores.vectors import STORES, is_store, open_store
 
 _LOG = logging.getLogger(__name__)
 # The types of numbers, as safetensors names them.
@@ -46,16 +47,16 @@ class ArrayVectors(StaleVectors):
                 piece = np.memmap(self.path, self.dtype, "r", offset, piece.shape)
             yield start, np.array(piece, np.float32)
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
+    def write(self, folder: Path, new: NewIndex) -> Path:
         """Write a header, and the numbers after it."""
-        path, shape = folder / f"vectors{self.path.suffix}", (self.rows, dim)
+        path, shape = folder / f"vectors{self.path.suffix}", (self.rows, new.dim)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             if self.tensor is None:
                 header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
             else:
                 file.write(_safetensors_header(self.tensor, self.dtype, shape))
-            for _, vectors in corrected:
+            for _, vectors in new.vectors:
                 file.write(np.ascontiguousarray(vectors, self.dtype).tobytes())
         return path
 
@@ -79,15 +80,15 @@ class BufferVectors(StaleVectors):
         for start, vectors in self.buffer.chunks(size):
             yield start, vectors.numpy()
 
-    def write(self, folder: Path, corrected: Arrays, dim: int, made_by: dict[str, Any]) -> Path:
-        """Write a buffer; `made_by` must say that it is corrected, or it would pass for fresh."""
+    def write(self, folder: Path, new: NewIndex) -> Path:
+        """Write a buffer, whose maker must say that it is corrected: it would pass for fresh."""
         path, dtype = folder / "vectors", self.dtype.name
         shards: list[dict[str, Any]] = []
-        for _, vectors in corrected:
+        for _, vectors in new.vectors:
             name = f"shard-{len(shards):05}.safetensors"
             written = buffer.write_shard(path / name, torch.from_numpy(vectors), dtype)
             shards.append({"file": name, "rows": len(vectors), "sha256": written})
-        manifest = {"format": buffer.FORMAT, "fingerprint": made_by, "dim": dim}
+        manifest = {"format": buffer.FORMAT, "fingerprint": new.made_by, "dim": new.dim}
         buffer.write_manifest(path, manifest | {"dtype": dtype, "shards": shards})
         return path
 
@@ -152,15 +153,21 @@ FORMATS: dict[str, Callable[[Path], StaleVectors]] = {
 }
 
 
-def open_vectors(path: Path) -> StaleVectors:
-    """Open vectors by their suffix, or a buffer by its manifest; check form, not values."""
+def open_vectors(vectors: Path | str) -> StaleVectors:
+    """Open a file by its suffix, a buffer by its manifest, or a collection by its address.
+
+    The form is checked here, not the values.
+    """
+    if is_store(str(vectors)):
+        return open_store(str(vectors))
+    path = Path(vectors)
     if path.is_dir():
         if not (path / buffer.MANIFEST).exists():
             raise InputError(f"{path} is a folder without {buffer.MANIFEST}: not an unstale buffer")
         return BufferVectors(path)
     if path.suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise InputError(f"{path}: unknown format {path.suffix!r}; known: {known}, or a buffer")
+        known = f"{', '.join(FORMATS)}, a buffer, or a collection ({', '.join(STORES)}:PLACE#NAME)"
+        raise InputError(f"{path}: unknown format {path.suffix!r}; known: {known}")
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     return FORMATS[path.suffix](path)

@@ -1,9 +1,13 @@
 """What a migration costs and loses against embedding everything anew, in numbers and a sentence."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, final
 
-from unstale.migration.validate import Interval
+from jaxtyping import Float
+from numpy import ndarray
+
+from unstale.migration.validate import Interval, as_json, mean_interval
+from unstale.migration.ways import ALL, PART, READ, REWRITE, STAY, WAYS
 
 GOOD, USABLE = 0.8, 0.5  # of the true neighbours, found
 
@@ -35,6 +39,66 @@ def verdict(
     return {"advice": advice, "text": text, "seconds_spent": spent, "seconds_to_embed_all": full}
 
 
+@final
+class Rates(NamedTuple):
+    """What was measured of the new encoder and of the work so far."""
+
+    targets: int
+    embedded: int  # so far: the sample and the relevant targets
+    each: float  # seconds of embedding a target
+    correcting: float  # seconds of correcting everything, estimated
+    tokens: float  # of a target, on average
+    price: float | None  # of a million tokens
+
+    def cost(self, way: str, queries: int) -> dict[str, float | int | None]:
+        """Return the targets that a way embeds beyond those that are, with seconds and money."""
+        left = self.targets - self.embedded
+        more = {PART: min(left, READ * queries), ALL: left}.get(way, 0)
+        seconds = more * self.each + (self.correcting if way == REWRITE else 0.0)
+        money = None if self.price is None else more * self.tokens * self.price / 1e6
+        return {"more_targets": more, "seconds": seconds, "money": money}
+
+
+TIE = 0.002  # of recall, within which the cheaper way is advised
+
+
+def advise(values: Mapping[str, Float[ndarray, " q"]], rates: Rates) -> dict[str, Any]:
+    """Compare the ways of serving, and name the best: the cheapest of those that tie with it."""
+    found = {way: mean_interval(values[way]) for way in WAYS}
+    most = max(interval.value for interval in found.values())
+    best = next(way for way in WAYS if found[way].value >= most - TIE)
+    queries = len(values[STAY])
+    gain = mean_interval(values[best] - values[STAY], least=-1.0)
+    table = [
+        {"way": way, **as_json({"recall@10": found[way]}), **rates.cost(way, queries)}
+        for way in WAYS
+    ]
+    text = f"Advice: {best}. It is expected to find {found[best].value:.3f} of what is relevant"
+    if best != STAY:
+        text += f", {gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}) against the old index"
+    return {
+        "advice": best,
+        "text": f"{text} (recall@10 over {queries} judged queries).",
+        "ways": table,
+    }
+
+
+def ways_table(ways: Sequence[Mapping[str, Any]], queries: int) -> str:
+    """Write the ways of results.json as text."""
+    lines = [["way", "recall@10", "95% interval", "embeds", "time", "money"]]
+    for way in ways:
+        recall, money = way["recall@10"], way["money"]
+        interval = f"{recall['low']:.3f} to {recall['high']:.3f}"
+        cost = "" if money is None else f"{money:.2f}"
+        embeds = f"{way['more_targets']:,}" + (" or less" if way["way"] == PART else "")
+        shown = [way["way"], f"{recall['value']:.3f}", interval, embeds]
+        lines.append([*shown, _duration(way["seconds"]), cost])
+    return (
+        _aligned(lines)
+        + f"\n({PART}: {READ} targets of each of {queries} queries, as they are read)"
+    )
+
+
 def curve_table(points: Sequence[Mapping[str, Any]], targets: int, each: float) -> str:
     """Write the curve of results.json as text; `each` is the seconds of embedding a target."""
     names = [name for name in points[0] if name != "embedded"]
@@ -49,6 +113,10 @@ def curve_table(points: Sequence[Mapping[str, Any]], targets: int, each: float) 
             for n in names
         ]
         lines.append([shown, part, _duration(each * point["embedded"]), *means])
+    return _aligned(lines)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))

@@ -8,7 +8,7 @@ STRATEGY = Strategy(
     name="auto-refresh",
     negatives_from="the cached embeddings, re-embedded when the freshness meter finds them stale "
     "(`--refresh-below`)",
-    build=lambda m: Refreshed(m.cache, Schedule([]), m.gumbel_seed, below=m.settings.refresh_below),
+    build=lambda m: Refreshed(m.cache, Schedule([]), m.gumbel_seed, below=m.baseline.refresh_below),
     reembeds="the whole corpus, when needed",
     cache="rewritten",
     reads=("sampling", "refresh_below"),

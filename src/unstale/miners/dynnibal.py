@@ -104,14 +104,14 @@ def low_rank_ridge(
 
 
 def _build(materials: Materials) -> Miner:
-    chosen = materials.settings
+    chosen, baseline = materials.settings, materials.baseline
     return Dynnibal(
         materials.whole,
         refits=materials.schedule,
         # Inside the run, not at its end: with 2, after a third and two thirds.
-        refreshes=Schedule.inside(chosen.full_refreshes, chosen.steps),
-        sample=chosen.sample_size or materials.twentieth,
-        rank=chosen.rank,
+        refreshes=Schedule.inside(baseline.full_refreshes, chosen.steps),
+        sample=baseline.sample_size or materials.twentieth,
+        rank=baseline.rank,
         seed=chosen.seed,
         gumbel_seed=materials.gumbel_seed,
     )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from unstale.encoders.embed import embed_queries
 from unstale.miners.miner import Queries
 from unstale.miners.negatives import Negatives
 
+Short = Literal["drop", "pad", "refill", "keep"]
 _QUERIES = 512  # embedded and searched together
 
 
@@ -71,10 +72,44 @@ def mine_split(
     return mined
 
 
+def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short, *, seed: int = 0) -> int:
+    """Give every query as many negatives as were asked for, in place; return how many had fewer.
+
+    Args:
+        mined: What was mined.
+        dataset: The data.
+        how: `drop` leaves those queries out, `pad` repeats their last negative, `refill` draws
+            others at random, and `keep` leaves them with what they have. A query without any
+            negative cannot be padded, and is dropped.
+        seed: Seed of the draws.
+    """
+    short = (mined.targets < 0).any(axis=1)
+    if how == "refill":
+        random, positives = np.random.default_rng(seed), Positives(dataset, list(dataset.qrels))
+        for place in np.flatnonzero(short):
+            known = set(positives(mined.queries[place : place + 1])[0]) | set(mined.targets[place])
+            free = np.setdiff1d(np.arange(len(dataset.targets)), np.array(list(known)))
+            missing = np.flatnonzero(mined.targets[place] < 0)
+            drawn = random.permutation(free)[: len(missing)]
+            mined.targets[place, missing[: len(drawn)]] = drawn
+    if how == "pad":
+        places = np.arange(mined.targets.shape[1])
+        last = np.where(mined.targets >= 0, places, -1).max(axis=1)
+        padding = mined.targets[np.arange(len(last)), last]
+        mined.targets[:] = np.where(mined.targets < 0, padding[:, None], mined.targets)
+    if how != "keep":
+        whole = (mined.targets >= 0).all(axis=1)
+        mined.queries, mined.targets = mined.queries[whole], mined.targets[whole]
+    return int(short.sum())
+
+
 def with_negatives(dataset: RetrievalDataset, split: str, mined: MinedSplit) -> RetrievalDataset:
-    """Return the dataset with the mined targets as a split's negatives, in place of given ones."""
+    """Return the dataset with the mined targets as a split's negatives, in place of given ones.
+
+    Queries that are not among the mined ones are left out of the split.
+    """
     old = dataset.split(split)
-    keep = old.grade > 0
+    keep = (old.grade > 0) & np.isin(old.query, mined.queries)
     found = mined.targets >= 0
     count = int(found.sum())
     qrels = Qrels(

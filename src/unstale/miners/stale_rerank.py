@@ -7,7 +7,7 @@ from unstale.search.low_memory import StaleRerank
 
 
 def _build(materials: Materials) -> Miner:
-    depth = materials.settings.rerank_depth
+    depth = materials.baseline.rerank_depth
     return build_corrected(materials, lambda h: StaleRerank(materials.whole, h, depth))
 
 

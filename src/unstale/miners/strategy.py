@@ -20,7 +20,7 @@ from unstale.machine import check_fits
 from unstale.miners.miner import Miner
 from unstale.miners.schedule import Schedule
 from unstale.search.auto import Choice
-from unstale.settings import CorrectorSettings, MiningSettings
+from unstale.settings import CorrectorSettings, MiningSettings, RefreshSettings
 
 ENTRY_POINTS = "unstale.strategies"  # where other packages announce theirs
 CORRECTOR = tuple(CorrectorSettings.__dataclass_fields__)
@@ -48,6 +48,8 @@ class Materials:
     uniform_negatives: int = 0  # for each query, for a strategy that draws its own
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # of the corrector
     unit: bool = False  # the encoder's vectors have unit length
+    # What only strategies of a training read.
+    baseline: RefreshSettings = field(default_factory=RefreshSettings)
 
     @property
     def cache(self) -> Buffer:
@@ -84,7 +86,7 @@ class Materials:
     @property
     def subset_size(self) -> int:
         """Return how many targets a strategy holds that searches a part of the corpus."""
-        return self.settings.subset_size or self.twentieth
+        return self.baseline.subset_size or self.twentieth
 
     @property
     def residuals(self) -> ResidualMemory | None:

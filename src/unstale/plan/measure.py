@@ -27,8 +27,10 @@ from unstale.search.exact import Exact
 from unstale.search.rolling import Rolling
 from unstale.training.algorithm1 import FreshNegativesLoss
 
-_ROWS = 16_384  # of the buffer that is searched; time grows with rows
-_TURNS = 5
+_ROWS = 16_384  # of the buffer that is searched, at most; time grows with rows
+_OPERATIONS = 5e9  # of a search through h that is timed, about
+_TURNS = 5  # at most
+_SECONDS = 4.0  # for each kind of work: after this no further turn is begun
 _BATCH, _NEGATIVES, _ENCODED = 64, 7, 512  # at most: a larger step takes proportionally more
 _WORDS = "river mountain engine violin planet bread castle spider winter market".split()
 
@@ -54,11 +56,14 @@ def calibrate(
     Returns also by how much the same work varied: on a quiet machine, some percent.
     """
     negatives = min(max(1, job.negatives), _NEGATIVES)
-    trial = replace(job, batch=min(job.batch, _BATCH), negatives=negatives)
+    affordable = int(_SECONDS / 8 * _rate(model, tokens))  # targets that a turn can encode
+    batch = max(2, min(job.batch, _BATCH, affordable // (3 * (1 + negatives))))
+    trial = replace(job, batch=batch, negatives=negatives)
     dataset = _texts(4 * trial.batch * (1 + trial.negatives), trial.batch, tokens)
     store = target_tokens(model, dataset, progress=False)
-    rows = np.arange(min(len(store), _ENCODED))
-    small = replace(job, targets=_ROWS)
+    rows = np.arange(max(1, min(len(store), _ENCODED, affordable)))
+    searchable = int(_OPERATIONS / correct_flops(replace(job, targets=1)))
+    small = replace(job, targets=min(_ROWS, max(_ROWS // 4, searchable)))
     searched = _searching(model.device, small)
     trained, (fewer, more) = _training(model, dataset, store, trial.negatives)
     encoded = _timed(lambda: embed_targets(model, store, rows))
@@ -75,6 +80,14 @@ def calibrate(
         bandwidth=bandwidth,
     )
     return rates, max((max(t) - min(t)) / median(t) for t in every)
+
+
+def _rate(model: SentenceTransformer, tokens: int) -> float:
+    """Return how many targets a second the model embeds, from a few."""
+    dataset = _texts(8, 1, tokens)
+    store = target_tokens(model, dataset, progress=False)
+    times = _timed(lambda: embed_targets(model, store, np.arange(8)))[0]
+    return 8 / min(times)
 
 
 def _searching(device: torch.device, job: Job) -> list[list[float]]:
@@ -127,19 +140,26 @@ def _training(
         model.zero_grad()
 
     times = _timed(*(partial(step, loss) for loss in losses))
-    return times, [loss.record.counters.targets_trained // (1 + _TURNS) for loss in losses]
+    turns = 1 + len(times[0])
+    return times, [loss.record.counters.targets_trained // turns for loss in losses]
 
 
 def _timed(*works: Callable[[], object]) -> list[list[float]]:
-    """Return the seconds of each of some works, in turns, after one that warms up."""
+    """Return the seconds of each of some works, in turns, after one that warms up.
+
+    There is at least one turn, and no further one when the time is up.
+    """
     times: list[list[float]] = [[] for _ in works]
+    began = time.perf_counter()
     for turn in range(1 + _TURNS):
+        if turn > 1 and time.perf_counter() - began > _SECONDS:
+            break
         for work, own in zip(works, times, strict=True):
-            began = time.perf_counter()
+            start = time.perf_counter()
             work()
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
-            own += [time.perf_counter() - began] if turn else []
+            own += [time.perf_counter() - start] if turn else []
     return times
 
 

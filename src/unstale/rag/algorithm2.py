@@ -153,8 +153,7 @@ class RetrieverReaderLoss(nn.Module):
         self.record.counters.mining_seconds += time.perf_counter() - began
         if self.start is not None and self.start_targets:
             # Not in the paper: a target that has been pushed away could never be taught again.
-            first = self.start[everyone.rows.cpu()].to(mined.device)
-            mined = replace_last(mined, first, self.start_targets)
+            mined = replace_last(mined, self.start[everyone.rows], self.start_targets)
         rows, place = mined.unique(return_inverse=True)
         own = share(len(mined))
         return mined[own], rows, place[own]

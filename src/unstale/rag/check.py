@@ -1,5 +1,7 @@
 """Refuse a run of Algorithm 2 that cannot work, before any long work."""
 
+from collections.abc import Callable
+
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
@@ -58,6 +60,8 @@ def check_rag(
     for name, value, least in limits:
         if value < least:
             raise InputError(f"{name} must be at least {least}, got {value}")
+    if settings.fusion == "fid" and not reader.fuses:
+        raise InputError("--fusion fid needs a reader with an encoder: use --fusion marginal")
     check_lengths(questions, reader, settings.eval_split)
     made_by = known.made_by if known else fingerprint(retriever, questions.dataset.targets)
     check_buffer(settings, strategy, made_by)
@@ -76,12 +80,12 @@ def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> No
     """Refuse answers that the reader could never write, and questions that leave no target."""
     dataset = questions.dataset
     most = getattr(reader.model.config, "max_position_embeddings", None)
-    if most is not None and max(reader.max_length, reader.answer_length) > most:
-        asked = f"{reader.max_length} and {reader.answer_length}"
-        raise InputError(f"the reader has {most} positions: lengths of {asked} do not fit")
+    if most is not None and reader.positions > most:
+        limits = f"{reader.max_length} and {reader.answer_length}"
+        raise InputError(f"the reader has {most} positions: lengths of {limits} do not fit")
     rows = questions.rows("train").tolist()
     answers = [(row, answer) for row in rows for answer in questions.answers[row]]
-    lengths = _token_counts(reader, [answer for _, answer in answers], answers=True)
+    lengths = _counts(reader.answer_tokens, [answer for _, answer in answers])
     if (longest := max(lengths)) > reader.answer_length:
         row, answer = answers[lengths.index(longest)]
         above = sum(n > reader.answer_length for n in lengths)
@@ -91,7 +95,8 @@ def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> No
             "raise --answer-length or shorten them"
         )
     rows = [*rows, *questions.rows(eval_split).tolist()]
-    lengths = _token_counts(reader, [reader_input(t, "") for t in dataset.queries.take(rows)])
+    asked = [reader_input(text, "") for text in dataset.queries.take(rows)]
+    lengths = _counts(lambda texts: reader.tokenizer(texts)["input_ids"], asked)
     if (longest := max(lengths)) >= reader.max_length:
         id = dataset.query_ids[rows[lengths.index(longest)]]
         rule = f"the reader sees {reader.max_length} of question and target together"
@@ -99,10 +104,6 @@ def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> No
         raise InputError(f"{dataset.name}: {where}; {rule}, raise --reader-max-length")
 
 
-def _token_counts(reader: Reader, texts: list[str], *, answers: bool = False) -> list[int]:
-    counts: list[int] = []
-    for start in range(0, len(texts), 4096):
-        chunk = texts[start : start + 4096]
-        batch = reader.tokenizer(**{"text_target" if answers else "text": chunk})
-        counts += [len(ids) for ids in batch["input_ids"]]
-    return counts
+def _counts(tokenise: Callable[[list[str]], list[list[int]]], texts: list[str]) -> list[int]:
+    chunks = (texts[start : start + 4096] for start in range(0, len(texts), 4096))
+    return [len(tokens) for chunk in chunks for tokens in tokenise(chunk)]

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 from safetensors.torch import load_model, save_model
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -109,7 +110,7 @@ class BestByDev(TrainerCallback):
     def __init__(
         self,
         steps: Steps,
-        look: Callable[[nn.Module, Miner], tuple[dict[str, float], int]],
+        look: Callable[[SentenceTransformer, Miner], tuple[dict[str, float], int]],
         best: KeptWeights,
         total: int,
     ) -> None:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from unstale.data.answers import exact_match, f1
 from unstale.data.tokens import TokenStore
-from unstale.distributed import exchange, share
+from unstale.distributed import broadcast, exchange, share
 from unstale.encoders.embed import embed_queries, embed_together, evaluating
 from unstale.evaluation.by_answer import answer_recall, first_answers
 from unstale.evaluation.metrics import means, measure
@@ -152,11 +152,13 @@ class RagEvaluator:
             vectors = embed_queries(model, self._texts(self.dev)).to(model.device)
             ranked = miner.ranked(vectors, self.k)
             assert ranked is not None
-            rows, place = ranked.searched.rows.unique(return_inverse=True)
+            best = ranked.searched.rows.to(model.device)
+            broadcast([best])  # all processes must encode the same targets
+            rows, place = best.unique(return_inverse=True)
             fresh = embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
             scores = (vectors[:, None, :] * fresh[place]).sum(dim=2)
-            best = scores.sort(dim=1, descending=True)
-            found = TopK(best.values.cpu(), rows[place].gather(1, best.indices).cpu())
+            order = scores.sort(dim=1, descending=True)
+            found = TopK(order.values.cpu(), best.gather(1, order.indices).cpu())
             encoded = len(rows)
         values = self._judge(self.dev, self._answer(self.dev, found))
         if found is not None:

@@ -107,7 +107,8 @@ def train_rag_checked(
     if len(dev):
         trainer.best.restore()
     found = timed(evaluator.retrieve)(retriever)
-    kept_start = len(dev) > 0 and evaluator.found_in_dev < found_at_start
+    worse = len(dev) > 0 and evaluator.found_in_dev < found_at_start
+    kept_start = distributed.exchange(worse)[0]  # one decides: the last bit may differ
     if kept_start:
         _warn_of_harm(found_at_start, evaluator.found_in_dev)
         start.restore()
@@ -173,6 +174,8 @@ def _make_algorithm(
         found = retrieve(retriever, questions.dataset, rows, corpus, k=k, own=True)
         start = torch.zeros(len(questions.dataset.queries), k, dtype=torch.long)
         start[torch.from_numpy(rows)] = found.rows
+        start = start.to(retriever.device)
+        distributed.broadcast([start])  # all processes must encode the same targets
     algorithm = RetrieverReaderLoss(
         retriever,
         reader,

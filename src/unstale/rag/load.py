@@ -1,18 +1,15 @@
 """From a name or a folder to questions with answers over a corpus."""
 
-import json
 import logging
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from unstale.data.formats.format import splits_of
 from unstale.data.formats.toolkits import read_corpus
 from unstale.data.gather import Gatherer
-from unstale.data.lines import json_records, show
+from unstale.data.lines import json_records
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.rag.questions import QuestionSet
@@ -45,7 +42,7 @@ def _question_files(folder: Path) -> dict[str, Path]:
     found: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".jsonl") and path.name not in _CORPORA:
-            first = next(_records(path, progress=False), ("", {}))[1]
+            first = next(json_records(path, progress=False), ("", {}))[1]
             if "positive_ctxs" in first:
                 return {}
             found += [path] if {"question", "Question"} & first.keys() else []
@@ -60,24 +57,6 @@ def _question_files(folder: Path) -> dict[str, Path]:
     return {split: files[split] for split in order} if "train" in files else {}
 
 
-def _records(path: Path, progress: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `(where, record)` of JSON lines, of an array, or of TriviaQA's object around one."""
-    text = path.read_bytes() if path.suffix == ".json" else b""
-    if text.lstrip().startswith(b"{"):
-        try:
-            whole = json.loads(text)
-        except (ValueError, RecursionError):
-            whole = None  # lines, named as an array
-        if isinstance(whole, dict) and isinstance(whole.get("Data"), list):
-            for i, record in enumerate(whole["Data"], 1):
-                if not isinstance(record, dict):
-                    rule = f"expected a JSON object, found {show(record)}"
-                    raise InputError(f"{path}, entry {i}: {rule}")
-                yield f"{path}, entry {i}", record
-            return
-    yield from json_records(path, progress)
-
-
 def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> QuestionSet:
     gatherer = Gatherer()
     corpus = next((path for name in _CORPORA if (path := folder / name).is_file()), None)
@@ -88,7 +67,7 @@ def _read_folder(folder: Path, files: dict[str, Path], progress: bool) -> Questi
     for split, path in files.items():
         rows[split] = []
         asked: dict[str, tuple[int, list[str]]] = {}  # the row and the answers of each question
-        for where, record in _records(path, progress):
+        for where, record in json_records(path, progress):
             example = parse_record(record, where)
             if example.query in asked:  # asked twice: either answer will do
                 row, answers = asked[example.query]

@@ -1,10 +1,13 @@
-"""The reader: any T5-like model, which encodes each (question, target) pair once.
+"""The reader: it takes in (question, target) pairs, says how likely an answer is, and writes one.
 
-What it encoded serves twice: fused for the decoder (Fusion-in-Decoder), and pair by pair for the
-likelihood of the answer given each target.
+`EncoderDecoder` is any T5-like model, which encodes each pair once. What it encoded serves twice:
+fused for the decoder (Fusion-in-Decoder), and pair by pair for the likelihood of the answer given
+each target. `decoder_only.py` has the other kind.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -12,10 +15,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
-from unstale.encoders.load import hash_weights, silence_dropout
+from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 
 IGNORED = -100  # a label that is padding, as transformers has it
@@ -23,9 +25,9 @@ IGNORED = -100  # a label that is padding, as transformers has it
 
 @final
 class Encoded(NamedTuple):
-    """What the reader's encoder made of some inputs."""
+    """What the reader's encoder made of some inputs; without an encoder, their tokens."""
 
-    states: Float[Tensor, "n l d"]
+    states: Float[Tensor, "n l d"] | Int[Tensor, "n l"]
     mask: Int[Tensor, "n l"]
 
     @property
@@ -44,21 +46,24 @@ class Encoded(NamedTuple):
         return Encoded(self.states[rows], self.mask[rows])
 
 
-@final
-class Reader(nn.Module):
-    """A sequence-to-sequence model with its tokenizer and its limits.
+class Reader(nn.Module, ABC):
+    """A language model with its tokenizer and its limits.
+
+    One that `fuses` can let its decoder look at several encoded inputs at once.
 
     Args:
-        model: From transformers, with an encoder and a decoder.
+        model: From transformers.
         tokenizer: Its tokenizer.
         max_length: Tokens after which a question with its target is cut.
         answer_length: The most tokens of an answer.
         usual_lr: The learning rate to train it with, unless another is chosen.
     """
 
+    fuses: bool
+
     def __init__(
         self,
-        model: Any,  # noqa: ANN401 - transformers' seq2seq models share no class that says so
+        model: Any,  # noqa: ANN401 - transformers' models share no class that says what they can
         tokenizer: Any,  # noqa: ANN401
         *,
         max_length: int = 256,
@@ -68,6 +73,7 @@ class Reader(nn.Module):
         super().__init__()
         self.model, self.tokenizer, self.usual_lr = model, tokenizer, usual_lr
         self.max_length, self.answer_length = max_length, answer_length
+        self.adapted = False  # by LoRA
         self.truncated = 0  # inputs that were cut, so far
 
     @property
@@ -79,6 +85,58 @@ class Reader(nn.Module):
     def weights(self) -> str:
         """A digest of the model's weights."""
         return hash_weights(self.model.state_dict())
+
+    @property
+    @abstractmethod
+    def positions(self) -> int:
+        """Count the positions that the model needs for the longest input and answer."""
+
+    @abstractmethod
+    def encode(self, inputs: Sequence[str]) -> Encoded:
+        """Take in some inputs, each by itself; what is too long is cut, and counted."""
+
+    @abstractmethod
+    def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
+        """Tokenise answers in full, each with its end."""
+
+    @abstractmethod
+    def labels(self, answers: Sequence[str]) -> Int[Tensor, "b t"]:
+        """Tokenise answers, padded with -100."""
+
+    @abstractmethod
+    def log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
+        """Return log P of every token of the answers, 0 where a label is padding."""
+
+    @abstractmethod
+    def generate(self, encoded: Encoded) -> list[str]:
+        """Write an answer for each input, greedily."""
+
+    def add_lora(self, rank: int) -> None:
+        """Train low-rank adapters of all linear layers, and leave the weights as they are."""
+        try:
+            from peft import LoraConfig, get_peft_model
+        except ImportError:
+            raise InputError("LoRA needs peft: pip install 'unstale[lora]'") from None
+        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+        self.model, self.adapted = get_peft_model(self.model, config), True
+
+    def save(self, folder: Path) -> None:
+        """Write a plain transformers folder; adapters are added to the weights."""
+        model = deepcopy(self.model).merge_and_unload() if self.adapted else self.model
+        model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+@final
+class EncoderDecoder(Reader):
+    """A reader that is a sequence-to-sequence model."""
+
+    fuses = True
+
+    @property
+    def positions(self) -> int:
+        """Count those of the encoder or of the decoder, whichever needs more."""
+        return max(self.max_length, self.answer_length)
 
     def encode(self, inputs: Sequence[str]) -> Encoded:
         """Run the encoder on some inputs, each by itself."""
@@ -96,6 +154,11 @@ class Reader(nn.Module):
         ids, mask = batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
         states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         return Encoded(states, mask)
+
+    def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
+        """Tokenise answers in full, each with its end."""
+        tokens: list[list[int]] = self.tokenizer(text_target=list(answers))["input_ids"]
+        return tokens
 
     def labels(self, answers: Sequence[str]) -> Int[Tensor, "b t"]:
         """Tokenise answers, padded with -100."""
@@ -117,9 +180,7 @@ class Reader(nn.Module):
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels),
             use_cache=False,
         ).logits
-        return -functional.cross_entropy(
-            logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
-        )
+        return label_log_probs(logits, labels)
 
     @torch.no_grad()
     def generate(self, encoded: Encoded) -> list[str]:
@@ -133,10 +194,14 @@ class Reader(nn.Module):
         )
         return [t.strip() for t in self.tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
-    def save(self, folder: Path) -> None:
-        """Write a plain transformers folder."""
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+
+def label_log_probs(
+    logits: Float[Tensor, "n t v"], labels: Int[Tensor, "n t"]
+) -> Float[Tensor, "n t"]:
+    """Return log P of each label, in full precision; 0 where it is padding."""
+    return -functional.cross_entropy(
+        logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+    )
 
 
 def reader_input(question: str, target: str | None) -> str:
@@ -147,45 +212,3 @@ def reader_input(question: str, target: str | None) -> str:
         'question: Who? context: It was Ada.'
     """
     return f"question: {question}" + ("" if target is None else f" context: {target}")
-
-
-def load_reader(
-    name: str,
-    *,
-    max_length: int = 256,
-    answer_length: int = 64,
-    dropout: bool = False,
-    device: str | torch.device = "cpu",
-    trust_remote_code: bool = False,
-) -> Reader:
-    """Load a reader from a folder or by its hub name, or say why it cannot be one.
-
-    Args:
-        name: A folder or a hub name.
-        max_length: Tokens after which a question with its target is cut.
-        answer_length: The most tokens of an answer.
-        dropout: Keep the model's dropout while training.
-        device: Where to put it.
-        trust_remote_code: Let a hub model run code of its own.
-    """
-    trusted = {"trust_remote_code": trust_remote_code}
-    try:
-        config = AutoConfig.from_pretrained(name, **trusted)
-        if not config.is_encoder_decoder:
-            rule = "a reader needs an encoder and a decoder, as T5 has"
-            raise InputError(f"{name} is a {config.model_type}: {rule}")
-        tokenizer = AutoTokenizer.from_pretrained(name, **trusted)
-        model = AutoModelForSeq2SeqLM.from_pretrained(name, **trusted)
-    except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise InputError(f"cannot load the reader {name!r} ({reason})") from error
-    if tokenizer.pad_token_id is None:
-        raise InputError(f"the tokenizer of {name} has no pad token: inputs cannot be batched")
-    head = model.get_output_embeddings()
-    shared = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
-    if head is not None and not any(head.weight is weight for weight in shared):
-        model.config.tie_word_embeddings = False  # as its weights are, whatever its config says
-    model = model.float().to(device)
-    if not dropout:
-        silence_dropout(model)
-    return Reader(model, tokenizer, max_length=max_length, answer_length=answer_length)

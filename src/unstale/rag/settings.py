@@ -16,9 +16,9 @@ class ReaderSettings:
     Args:
         k: Targets retrieved for each question, in training and when answering. Default: 32 as in
             the paper, or 8 on a CPU.
-        start_targets: While training, how many of the k are the best that the retriever found
-            before it was trained, so that nothing it learns can hide them for good. Default: half
-            of them. 0 reproduces the paper.
+        start_targets: While training, how many of the k are those that the retriever ranked first
+            before it was trained, so that no target is hidden for good by what it learns. Default:
+            half of them. 0 reproduces the paper.
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
             marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written;
             a reader that cannot read yet learns it far sooner.

@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5LayerCrossAttention
 
-from unstale.rag.reader import Reader
+from unstale.rag.reader import EncoderDecoder, Reader
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 MOST_WORDS = 20_000  # of the vocabulary
@@ -57,7 +57,7 @@ def tiny_reader(
     _start_copying(model)
     model.to(device)  # type: ignore[arg-type]
     limits = {"max_length": max_length, "answer_length": answer_length}
-    return Reader(model, tokenizer, usual_lr=3e-3, **limits)
+    return EncoderDecoder(model, tokenizer, usual_lr=3e-3, **limits)
 
 
 @torch.no_grad()

@@ -6,11 +6,11 @@ from typing import Any
 import rich.table
 from rich import box
 from rich.console import Console
-from rich.text import Text
 
 from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
+from unstale.shown import console, say
 
 # The metrics that fit in a terminal: of rankings, and of answers.
 TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
@@ -30,7 +30,7 @@ def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
     for run in runs:
         counts, total = run.candidates_dropped, run.candidates_considered or 0
         if dropped := dropped_text(counts, total, run.negatives_missing or 0):
-            print(f"{run.strategy}: {dropped}")
+            say(f"{run.strategy}: {dropped}")
 
 
 def print_found(run: RunResult) -> None:
@@ -44,30 +44,29 @@ def print_found(run: RunResult) -> None:
         drawn.add_column(head)
     for one in run.found or ():
         rank = "not in the best 100" if one.label_rank is None else f"rank {one.label_rank}"
-        drawn.add_row(Text(_printable(one.query)), Text(_printable(one.first)), rank)
+        drawn.add_row(_printable(one.query), _printable(one.first), rank)
     if run.found:
-        Console().print(drawn)
+        console().print(drawn)
 
 
 def _printable(text: str) -> str:
-    """Shorten a text to one line, without control characters."""
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return shown if len(shown) <= _TEXT else f"{shown[: _TEXT - 1]}…"
+    """Shorten a text to one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT else f"{line[: _TEXT - 1]}…"
 
 
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:
     """Print the mean over seeds of every strategy and its spread, then what differences mean."""
     rows = group_runs(runs)
-    console = _console()
     costs = ("train R@1", "overlap", "re-embedded", "sampled", "steps/s")
-    console.print(_results(rows, f"{title}, in percent", costs))
+    _console().print(_results(rows, f"{title}, in percent", costs))
     differences = comparison(rows, summary)
     if differences.columns:
-        console.print(_drawn(f"against {' and '.join(summary['p_value'])}", differences))
+        _console().print(_drawn(f"against {' and '.join(summary['p_value'])}", differences))
 
 
 def _console() -> Console:
-    return Console(width=max(180, Console().width))  # a number is never cut
+    return console(width=max(180, console().width))  # a number is never cut
 
 
 def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str:

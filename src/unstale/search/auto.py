@@ -66,7 +66,8 @@ def choose(
         why = f"exact search is {exact:.1e} operations, {exact / scan:.0f} times those of a scan"
         choice = Choice("rolling", precision, why)
     snapshot = "" if choice.mode == "exact" else f", a snapshot in {choice.precision}"
-    _LOG.warning("search: %s%s: %s", choice.mode, snapshot, choice.why)
+    level = logging.INFO if choice.mode == "exact" else logging.WARNING  # exact hides nothing
+    _LOG.log(level, "search: %s%s: %s", choice.mode, snapshot, choice.why)
     return choice
 
 

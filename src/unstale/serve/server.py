@@ -1,11 +1,14 @@
 """The web server: one page, GET only, for this machine alone."""
 
 import errno
+import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import final
+from typing import Any, final
 from urllib.parse import parse_qs, urlsplit
 
 from unstale.errors import InputError
@@ -27,11 +30,43 @@ class PageServer(ThreadingHTTPServer):
     """Serve what `page` makes of a query, "" for none."""
 
     daemon_threads = True  # Ctrl+C does not wait for a browser that keeps a connection open
+    request_queue_size = 512  # clients that may knock at once
     page: Callable[[str], str]
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, patience: float = 60.0) -> None:
         self.one_at_a_time = threading.Lock()  # a model need not bear two threads
+        self.patience = patience  # seconds for a request to arrive, however it drips in
+        self.waiting: dict[socket.socket, float] = {}  # since when each has been asking
         super().__init__((HOST, port), _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a client; without descriptors left, wait a little for one to come free."""
+        try:
+            client, address = super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(0.1)
+                self.service_actions()
+            raise
+        self.waiting[client] = time.monotonic()
+        return client, address
+
+    def service_actions(self) -> None:
+        """Close what has been asking for too long; the server calls this twice a second."""
+        late = time.monotonic() - self.patience
+        for client in [client for client, since in list(self.waiting.items()) if since < late]:
+            self.arrived(client)
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def arrived(self, client: socket.socket) -> None:
+        """Note that a request is here, or that its client has gone."""
+        self.waiting.pop(client, None)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as socketserver has it
+        """Forget a client, and close its connection."""
+        self.arrived(request)
+        super().shutdown_request(request)
 
 
 def listen(port: int) -> PageServer:
@@ -52,6 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60  # a connection that says nothing does not stay
 
     def do_GET(self) -> None:
+        self.server.arrived(self.connection)
         try:
             asked, host = (
                 urlsplit(self.path),

@@ -1,11 +1,8 @@
 """Which arguments of transformers' Trainer may a run be given, and why not the others?"""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
-
-import torch
-from transformers import TrainingArguments
 
 from unstale.errors import InputError
 
@@ -38,7 +35,7 @@ _WHY = {
     "learning_rate": "use --learning-rate",
     "learning_rate_mapping": "use --learning-rate and --corrector-lr",
     "max_steps": "use --steps",
-    "num_train_epochs": "use --epochs",
+    "num_train_epochs": "use --steps or --epochs",
     "output_dir": "use --output",
     "per_device_train_batch_size": "use --batch-size",
     "prompts": "use --query-prompt and --target-prompt",
@@ -54,15 +51,24 @@ _WHY = {
 }
 
 
+def check_names(given: Iterable[str]) -> None:
+    """Refuse an argument that a run does not take, and say why; nothing is imported for it."""
+    taken = sorted(_RECORDED | _FREE)
+    for name in given:
+        if name not in taken:
+            close = get_close_matches(name, taken, 1)
+            meant = f"did you mean --trainer.{close[0]}? " if close else ""
+            why = _AWAY if name.startswith(("hub_", "trackio_")) else _WHY.get(name)
+            why = why or f"{meant}a run takes only {', '.join(taken)}"
+            raise InputError(f"--trainer.{name}: {why}")
+
+
 def check_arguments(given: Mapping[str, Any]) -> None:
     """Refuse an argument that a run does not take, and a value that the Trainer does not."""
-    known = {*_WHY, *(f.name for f in fields(TrainingArguments))}
-    if unknown := sorted(set(given) - known):
-        raise InputError(f"--trainer: TrainingArguments has no {', '.join(unknown)}")
-    for name in sorted(set(given) - _RECORDED - _FREE):
-        taken = f"a run takes {', '.join(sorted(_RECORDED | _FREE))}"
-        why = _AWAY if name.startswith(("hub_", "trackio_")) else _WHY.get(name, taken)
-        raise InputError(f"--trainer.{name}: {why}")
+    import torch  # not above: a wrong name is found before anybody waits for these
+    from transformers import TrainingArguments
+
+    check_names(given)
     plain = {name: value for name, value in given.items() if name not in ("bf16", "fp16", "tf32")}
     try:
         cpu = not torch.accelerator.is_available()

@@ -60,7 +60,7 @@ class Steps(TrainerCallback):
         """Key the random draws by the number of completed steps."""
         self.algorithm.record.step = state.global_step
         if state.global_step == 0:
-            self._read(0)
+            self.read(0)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -71,7 +71,7 @@ class Steps(TrainerCallback):
         counters.targets_reembedded += embedded.refreshed
         counters.targets_sampled += embedded.sampled
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:
-            self._read(state.global_step)
+            self.read(state.global_step)
             if counters.candidates_dropped:
                 self.log({f"dropped/{k}": v for k, v in counters.candidates_dropped.items()})
         now = time.perf_counter()
@@ -91,7 +91,8 @@ class Steps(TrainerCallback):
         self.algorithm.record.check_finite("fresh embeddings", vectors, rows)
         return vectors
 
-    def _read(self, step: int) -> None:
+    def read(self, step: int) -> None:
+        """Read the meter, if there is one, and keep the reading."""
         if self.meter is None:
             return
         record, began = self.algorithm.record, time.perf_counter()

@@ -12,14 +12,15 @@ from jaxtyping import Float
 from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
+from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import barrier, first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.files import write_json
-from unstale.integrity import read_object
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.identity import Identity, check_identity
 from unstale.written import remove_written
 
@@ -50,7 +51,7 @@ def run_cells(cells: Sequence[Cell], *, keep_models: bool = True) -> Iterator[Fi
     for i, cell in enumerate(cells, 1):
         path = cell.folder / CELL
         if not on_first(path.exists):
-            print(f"[{i}/{len(cells)}] {cell.name}", flush=True)
+            say(f"[{i}/{len(cells)}] {cell.name}", flush=True)
             result = cell.train(cell.folder, on_first((cell.folder / "checkpoints").exists))
             if rank() == 0:
                 write_json(path, result.to_json())
@@ -76,7 +77,7 @@ def embed_once(
     _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
     if embedded and rank() == 0:
         seconds = time.perf_counter() - began
-        print(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
+        say(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")
         # If it was interrupted this call did only a part.
         write_json(folder / _TIMED, {"seconds": seconds * len(dataset.targets) / embedded})
     barrier()

@@ -1,11 +1,14 @@
 """Numbers that went wrong: where, with which batch, and which checkpoint to resume from."""
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import RunError
 from unstale.files import write_json
 
+_LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"
 _SHOWN = 8  # ids to name in the message; the file has all
 
@@ -20,6 +23,19 @@ class NotFiniteError(RunError):
         self.step = step
         self.queries = queries
         self.targets = targets or []
+
+
+def warn_of_harm(
+    before: Mapping[str, float], after: Mapping[str, float], learning_rate: float
+) -> None:
+    """Say that a run has lost more than half of what its start could do."""
+    name = "ndcg@10"
+    if after.get(name, 1.0) < before.get(name, 0.0) / 2:
+        _LOG.warning(
+            "THE ENCODER GOT WORSE: %s was %.3f before training and is %.3f after it. A learning "
+            "rate of %g may be too high.",
+            name, before[name], after[name], learning_rate,
+        )  # fmt: skip
 
 
 def explain(

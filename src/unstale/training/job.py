@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import PrinterCallback
 
 from unstale import distributed
 from unstale.data.dataset import Positives, RetrievalDataset
@@ -14,11 +15,13 @@ from unstale.evaluation.evaluator import Evaluator, sample_queries
 from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
+from unstale.shown import say
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
 from unstale.training.card import card_settings, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
+from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
@@ -68,7 +71,7 @@ def train_checked(
     epochs = settings.steps * checked.batch_size / len(pairs)
     if progress:
         length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
-        print(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
+        say(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
@@ -84,9 +87,7 @@ def train_checked(
     positives = Positives(dataset, ["train"])
     loss = make_loss(model, checked, prepared, positives)
     loss.about = card_settings(checked) | {"corpus": dataset.name, "targets": len(dataset.targets)}
-    arguments = _arguments(model, loss, checked, output, progress=progress)
-    rows, keep = training_rows(dataset), settings.keep_checkpoints
-    trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    trainer = make_trainer(dataset, model, loss, checked, output, progress=progress)
     point = prepared.clock.timed("evaluation", evaluator.point)
     watch_steps(trainer, loss, prepared.meter, settings, point)
     train_or_resume(trainer, dataset, output, resume=resume)
@@ -96,6 +97,7 @@ def train_checked(
     metrics = evaluate(model)
     record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
+        warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, record.freshness, logs)
@@ -144,6 +146,28 @@ def make_loss(
     )
     loss.record.clock, loss.record.identity = prepared.clock, prepared.identity
     return loss
+
+
+def make_trainer(
+    dataset: RetrievalDataset,
+    model: SentenceTransformer,
+    loss: FreshNegativesLoss,
+    checked: Checked[TrainSettings],
+    output: Path,
+    *,
+    progress: bool,
+) -> FreshTrainer:
+    """Make the trainer of a run; without progress it is silent."""
+    arguments = _arguments(model, loss, checked, output, progress=progress)
+    rows, keep = training_rows(dataset), checked.settings.keep_checkpoints
+    card, widget = model.model_card_data, model.model_card_data.widget
+    if not progress:
+        card.widget = widget or [{}]  # or the trainer makes examples for the card, with a bar
+    trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    if not progress:
+        card.widget = widget
+        trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def _arguments(

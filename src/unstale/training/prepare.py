@@ -3,7 +3,7 @@
 `train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -22,6 +22,7 @@ from unstale.buffer.sharded import Buffer, load
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
+from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, world
 from unstale.encoders.embed import embed_targets, is_cosine
 from unstale.encoders.load import hash_weights, tower_modules
@@ -33,7 +34,7 @@ from unstale.machine import check_fits
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
-from unstale.settings import MiningSettings
+from unstale.settings import MiningSettings, RefreshSettings
 from unstale.training.identity import Identity, check_processes, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
@@ -98,6 +99,7 @@ def prepare(
         uniform_negatives=checked.counts.uniform,
         device=model.device,
         unit=is_cosine(model),
+        baseline=_baseline(settings, strategy),
     )
     set_seed(settings.seed)  # for the corrector's first weights
     negatives = build_negatives(
@@ -123,6 +125,12 @@ def prepare(
         identity=identity(shared, trained, embedded_as, search),
         clock=clock,
     )
+
+
+def _baseline(settings: Any, strategy: Strategy) -> RefreshSettings:  # noqa: ANN401 - a job's
+    """Take what only strategies of a training read, for one of them."""
+    own = {declared.name for declared in fields(RefreshSettings)}
+    return taken_from(RefreshSettings, settings) if own & set(strategy.reads) else RefreshSettings()
 
 
 def _embed(

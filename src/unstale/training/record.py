@@ -101,9 +101,7 @@ class RunRecord:
     counters: Counters = field(default_factory=Counters)
     freshness: list[Freshness] = field(default_factory=list)
     curve: list[dict[str, float]] = field(default_factory=list)  # step, seconds, metrics
-    looks: list[dict[str, float | int]] = field(
-        default_factory=list
-    )  # at dev questions, with a reader
+    looks: list[dict[str, float | int]] = field(default_factory=list)  # step, metrics of dev
     search: list[dict[str, float]] = field(default_factory=list)  # step, what an inexact one says
     parts: dict[str, float] = field(default_factory=dict)  # what an algorithm counts besides
     clock: Stopwatch = field(default_factory=Stopwatch)

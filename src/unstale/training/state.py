@@ -10,10 +10,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from unstale.budget import read_object
 from unstale.distributed import rank, world
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.integrity import read_object
 from unstale.miners.miner import Freshness, Miner
 from unstale.training.identity import check_identity
 from unstale.training.record import Counters, RunRecord

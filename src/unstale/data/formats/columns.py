@@ -6,7 +6,7 @@ A row has a query, a positive, and maybe negatives: `negative`, or `negative_1`,
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.formats.arrow import parts
 from unstale.data.formats.format import TWINS
 from unstale.data.formats.reading import BLANK, REPEATED, Reading
 from unstale.data.formats.walk import answered, targets
@@ -259,16 +260,21 @@ def arrow_rows(
     pieces: Iterable[pa.RecordBatch | pa.Table], total: int, name: str, progress: bool
 ) -> Rows:
     """Yield `(where, row)`; a damaged piece is refused before its offsets are followed."""
-    pieces, numbers = iter(pieces), count(1)
+    pieces, number = iter(pieces), 1
     with count_bar(total, name, "row", progress) as bar:
         while True:
             try:
                 if (piece := next(pieces, None)) is None:
                     return
                 piece.validate(full=True)
-                found = piece.to_pylist()
             except (pa.ArrowException, OSError, ValueError) as error:  # a torn page, bad UTF-8
                 raise InputError(f"{name} is damaged ({error})") from None
-            for row in found:
-                yield f"{name}, row {next(numbers)}", row
-            bar.update(len(found))
+            for part in parts(piece, name, number):
+                try:
+                    found = part.to_pylist()
+                except (pa.ArrowException, ValueError) as error:
+                    raise InputError(f"{name} is damaged ({error})") from None
+                for row in found:
+                    yield f"{name}, row {number}", row
+                    number += 1
+                bar.update(len(found))

@@ -1,18 +1,19 @@
 """Plain tables, csv, jsonl or parquet: one file a split, and a corpus file if there is one."""
 
 import codecs
-import csv
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unstale.budget import lines_of
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import columns
+from unstale.data.formats.arrow import open_parquet
 from unstale.data.formats.format import Format, Location, splits_of
 from unstale.data.formats.reading import BLANK, Reading
 from unstale.data.gather import Example, gather
@@ -47,13 +48,13 @@ def _separator(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     with path.open("rb") as file:
-        head = next((line for line in file if line.strip()), b"")
+        head = next((line for _, line in lines_of(file, path) if line.strip()), b"")
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path} is UTF-16; expected UTF-8: save it anew as `CSV UTF-8`")
-    header = head.decode("utf-8-sig", errors="replace")
+    header = re.sub(r'"[^"]*"', "", head.decode("utf-8-sig", errors="replace"))
     usual = "\t" if path.suffix == ".tsv" else ","
     known = sorted(_SEPARATORS, key=lambda separator: separator != usual)
-    return max(known, key=lambda separator: len(next(csv.reader([header], delimiter=separator))))
+    return max(known, key=header.count)
 
 
 def _read_jsonl(path: Path, progress: bool, _: Reading) -> columns.Rows:
@@ -66,10 +67,7 @@ def _write_jsonl(path: Path, names: list[str], cells: columns.Cells) -> None:
 
 
 def _read_parquet(path: Path, progress: bool, _: Reading) -> columns.Rows:
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
-        raise InputError(f"{path} is not a parquet file ({error})") from None
+    file = open_parquet(path)
     return columns.arrow_rows(file.iter_batches(4096), file.metadata.num_rows, str(path), progress)
 
 

@@ -1,0 +1,136 @@
+"""Ask an untouched old index with a new model's query: one vector, made of both models' queries.
+
+A linear map, fitted to the sampled targets' fresh and old vectors, says where in the old index a
+text lies that the new model puts at q: `M q + shift`. Mixed with the old model's own query and
+searched in the old index, it ranks by both models, and no vector is rewritten. This file needs
+numpy and safetensors alone: an application imports it without torch.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from safetensors.numpy import load_file, save_file
+
+from unstale.errors import InputError
+
+FORMAT = "unstale query adapter 1"
+MATRIX, ABOUT = "adapter.safetensors", "adapter.json"
+
+
+@final
+@dataclass(frozen=True)
+class QueryAdapter:
+    """Turn a query of the old model and of the new one into a query for the old index.
+
+    What the new model would score is predicted from what can be computed without it, relative to
+    the mean target: `(old_part * q_old + new_part * (M q_new + shift)) . (b - mean_old)`.
+
+    Args:
+        weight: The old model's part of the final score, from 0 to 1; 1 is the old search.
+        matrix: M, from the new model's space to the old one's.
+        shift: What is added to it.
+        old_part: How the predicted new score follows that of the old query.
+        new_part: How it follows that of the mapped new query.
+        scale: By what new scores are multiplied so that they vary as old scores do.
+        mean_old: The mean of the sampled targets' old vectors.
+        mean_new: The mean of their fresh vectors.
+        about: What made the adapter.
+
+    Example:
+        >>> none, same = np.zeros(2, "f"), np.eye(2, dtype="f")
+        >>> adapter = QueryAdapter(0.5, same, none, 0.0, 1.0, 1.0, none, none, {})
+        >>> adapter(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(3).tolist()
+        [0.707, 0.707]
+    """
+
+    weight: float
+    matrix: Float[ndarray, "d e"]
+    shift: Float[ndarray, " d"]
+    old_part: float
+    new_part: float
+    scale: float
+    mean_old: Float[ndarray, " d"]
+    mean_new: Float[ndarray, " e"]
+    about: dict[str, Any]
+
+    def __call__(
+        self, old: Float[ndarray, "*q d"], new: Float[ndarray, "*q e"]
+    ) -> Float[ndarray, "*q d"]:
+        """Return unit vectors to search the old index with, by inner product, cosine or L2."""
+        mixed = self.mixed(old, new)
+        length = np.linalg.norm(mixed, axis=-1, keepdims=True)
+        return mixed / np.maximum(length, np.finfo(np.float32).tiny)
+
+    def mixed(
+        self, old: Float[ndarray, "*q d"], new: Float[ndarray, "*q e"]
+    ) -> Float[ndarray, "*q d"]:
+        """Return the queries at the length at which their products are the final scores."""
+        say = (1 - self.weight) * self.scale
+        return self.weight * self._checked(old, 0) + say * self.predicting(old, new)
+
+    def predicting(
+        self, old: Float[ndarray, "*q d"], new: Float[ndarray, "*q e"]
+    ) -> Float[ndarray, "*q d"]:
+        """Return queries whose products with old vectors predict the new model's scores."""
+        mapped = self._checked(new, 1) @ self.matrix.T + self.shift
+        return self.old_part * self._checked(old, 0) + self.new_part * mapped
+
+    def _checked(self, queries: Float[ndarray, "*q w"], side: int) -> Float[ndarray, "*q w"]:
+        queries = np.asarray(queries, np.float32)
+        width = self.matrix.shape[side]
+        if queries.shape[-1] != width:
+            rule = f"the {('old', 'new')[side]} model's queries have width {width}"
+            raise InputError(f"{rule}, got {queries.shape[-1]}")
+        return queries
+
+    def rescore(
+        self,
+        old: Float[ndarray, " d"],
+        new: Float[ndarray, " e"],
+        stale: Float[ndarray, "k d"],
+        fresh: Float[ndarray, "k e"],
+    ) -> Float[ndarray, " k"]:
+        """Score what the old index fetched by both models: fresh where the fresh vector is known.
+
+        Args:
+            old: The old model's query.
+            new: The new model's query.
+            stale: The fetched targets' vectors in the old index.
+            fresh: Their fresh vectors; rows of NaN where there is none.
+        """
+        guessed = (stale - self.mean_old) @ self.predicting(old, new) + self.mean_new @ new
+        known = ~np.isnan(fresh).any(axis=1)
+        now = np.where(known, np.nan_to_num(fresh) @ new, guessed)
+        return self.weight * (stale @ old) + (1 - self.weight) * self.scale * now
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `adapter.safetensors` and `adapter.json` into a folder, and return it."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"matrix": self.matrix, "shift": self.shift}
+        arrays |= {"mean_old": self.mean_old, "mean_new": self.mean_new}
+        whole = {name: np.ascontiguousarray(a, np.float32) for name, a in arrays.items()}
+        save_file(whole, folder / MATRIX)
+        numbers = {"weight": self.weight, "old_part": self.old_part, "new_part": self.new_part}
+        numbers["scale"] = self.scale
+        text = json.dumps({"format": FORMAT, **numbers, "about": self.about}, indent=1)
+        (folder / ABOUT).write_text(text + "\n", "utf-8")
+        return folder
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "QueryAdapter":
+        """Read what `save` wrote."""
+        path = Path(folder) / ABOUT
+        try:
+            stored = json.loads(path.read_text("utf-8"))
+            arrays = load_file(path.with_name(MATRIX))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder} holds no query adapter ({error})") from None
+        if stored.pop("format", None) != FORMAT:
+            raise InputError(f"{path}: expected the format {FORMAT!r}")
+        return cls(**stored, **arrays)

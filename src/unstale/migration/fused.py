@@ -1,0 +1,107 @@
+"""Serve by both models: fit the query adapter, and say what each way of serving would give."""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.embed import embed_queries, preprocess
+from unstale.migration.adapter import QueryAdapter
+from unstale.migration.embed import Stages
+from unstale.migration.fitting import Fitted
+from unstale.migration.fusion import LEAST_JUDGED, BothQueries, Judged, fit_adapter
+from unstale.migration.index import Known
+from unstale.migration.order import check_old_model
+from unstale.migration.queries import Parted
+from unstale.migration.sample import Picked
+from unstale.migration.settings import MigrateSettings
+from unstale.migration.stale import StaleVectors
+from unstale.migration.verdict import Rates, advise
+from unstale.migration.ways import HeldOut, Trial
+
+CHECKED = 32  # sampled targets that the old model embeds again, to see that it made the index
+
+
+@final
+@dataclass(frozen=True)
+class Fused:
+    """An adapter, what each way of serving is expected to give, and what was embedded for that."""
+
+    adapter: QueryAdapter
+    verdict: dict[str, Any]  # empty without judged queries
+    relevant: int
+
+
+@final
+@dataclass(frozen=True)
+class Fusing:
+    """What the ways of serving are weighed by."""
+
+    source: StaleVectors
+    dataset: RetrievalDataset
+    model: SentenceTransformer
+    old_model: SentenceTransformer
+    settings: MigrateSettings
+
+    def run(self, done: Fitted, queries: Parted, stages: Stages) -> Fused:
+        """Fit the adapter to the sample; judged queries choose its weight, and judge the ways."""
+        sample = done.sample
+        self._check_old_model(done)
+        held = torch.from_numpy(sample.held_out)
+        both = self._queries(queries)
+        asking = both or BothQueries(sample.stale[held], sample.fresh[held])
+        about = {"targets": len(sample.rows), "weight_by": "rule"}
+        adapter = fit_adapter(sample.stale, sample.fresh, sample.held_out, asking, about)
+        if both is None or queries.qrels is None or len(queries.check) < LEAST_JUDGED:
+            return Fused(adapter, {}, 0)
+        judged = self._judged(Judged(both, queries.qrels, queries.check), len(sample.rows))
+        rows = np.intersect1d(queries.qrels.pairs[:, 0], judged.rows)
+        pairs = queries.qrels.pairs
+        wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
+        found = stages("relevant", lambda: Picked(wanted, wanted))
+        relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
+        # The map of the trial has not seen held-out targets; that of the adapter has.
+        taught = sample.take((~sample.held_out).nonzero()[0])
+        trial = Trial(
+            self.source, adapter, done.learned.corrector, taught.known(), relevant,
+            HeldOut(sample.stale[held], sample.fresh[held]), self.settings.seed,
+        )  # fmt: skip
+        values, weight = trial.run(judged)
+        verdict = advise(values, self._rates(done, len(wanted)))
+        about |= {"weight_by": "judgements", "judged": len(judged.rows)}
+        return Fused(replace(adapter, weight=weight, about=about), verdict, len(wanted))
+
+    def _queries(self, queries: Parted) -> BothQueries | None:
+        """Embed the queries that judge with both models; None if there are none."""
+        texts = self.dataset.queries.take(queries.check)
+        if not texts:
+            return None
+        return BothQueries(embed_queries(self.old_model, texts), embed_queries(self.model, texts))
+
+    def _judged(self, judged: Judged, sampled: int) -> Judged:
+        """Keep so many queries that their relevant targets are about half of the sample."""
+        order = np.random.default_rng(self.settings.seed).permutation(len(judged.rows))
+        return judged.take(np.sort(order[: max(LEAST_JUDGED, sampled // 2)]))
+
+    def _check_old_model(self, done: Fitted) -> None:
+        """Let the old model embed a few sampled targets again."""
+        rows = done.sample.rows[:: max(1, len(done.sample.rows) // CHECKED)][:CHECKED]
+        texts = self.dataset.targets.take(rows)
+        again = torch.from_numpy(np.asarray(self.old_model.encode_document(texts), np.float32))
+        stale = torch.from_numpy(self.source.take(rows))
+        check_old_model(again, stale, str(self.source.path))
+
+    def _rates(self, done: Fitted, relevant: int) -> Rates:
+        """Return the speed and the price of the new model."""
+        sample = done.sample
+        rows = sample.rows[:: max(1, len(sample.rows) // CHECKED)]
+        texts = self.dataset.targets.take(rows)
+        tokens = preprocess(self.model, texts, "document").get("attention_mask")
+        length = float(tokens.sum()) / len(texts) if isinstance(tokens, torch.Tensor) else 0.0
+        return Rates(
+            self.source.rows, len(sample.rows) + relevant, sample.seconds / len(sample.rows),
+            done.seconds, length, self.settings.price,
+        )  # fmt: skip

@@ -1,0 +1,125 @@
+"""Vectors in a LanceDB table. Lance keeps every version of a table, so a swap can be undone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+
+from unstale.data.dataset import Texts
+from unstale.errors import InputError
+from unstale.migration.stores.address import Address, only_one
+from unstale.migration.stores.store import BATCH
+
+_IDS = ("id", "_id")
+
+
+@final
+class LanceStore:
+    """A table as it is when it is opened; rows are in the order in which Lance scans them."""
+
+    metric = "cosine"  # a table has none of its own: each query names it
+
+    def __init__(self, address: Address) -> None:
+        try:
+            import lancedb
+        except ImportError:
+            rule = "needs lancedb: pip install 'unstale[lancedb]'"
+            raise InputError(f"{address} {rule}") from None
+        if "://" not in address.place and not Path(address.place).is_dir():
+            raise InputError(f"{address}: no such folder")
+        self.address, self.database = address, lancedb.connect(address.place)
+        if address.name not in self._tables():
+            there = ", ".join(self._tables()) or "none"
+            raise InputError(f"{address}: no such table; there are {there}")
+        self.table = self.database.open_table(address.name)
+        self.version = int(self.table.version)
+        self.table.checkout(self.version)  # rows that others add meanwhile do not move ours
+        schema = self.table.schema
+        lists = [f.name for f in schema if pa.types.is_fixed_size_list(f.type)]
+        self.vector = only_one(lists, address.vector, "vector", address)
+        self.dim = int(schema.field(self.vector).type.list_size)
+        known = [n for n in schema.names if n == address.id or (not address.id and n in _IDS)]
+        self.id = only_one(known, address.id, "id", address)
+        self.rows = int(self.table.count_rows())
+        ids = self.table.search().select([self.id]).to_arrow().column(self.id)
+        self.ids = Texts(ids.cast(pa.string()))
+
+    def _tables(self) -> list[str]:
+        return [str(name) for name in self.database.list_tables().tables]
+
+    def _read(self, first: int, count: int, columns: list[str] | None = None) -> pa.Table:
+        found = self.table.search().offset(first).limit(count)
+        return (found.select(columns) if columns else found).to_arrow()
+
+    def scan(self, first: int, count: int) -> Float[ndarray, "count d"]:
+        """Return the vectors of consecutive rows."""
+        return self._vectors(self._read(first, count, [self.vector]))
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Return the vectors of some rows."""
+        order = np.argsort(rows)
+        found = self.table.take_offsets(np.sort(rows).tolist()).select([self.vector]).to_arrow()
+        vectors = np.empty((len(rows), self.dim), np.float32)
+        vectors[order] = self._vectors(found)
+        return vectors
+
+    def _vectors(self, table: pa.Table) -> Float[ndarray, "n d"]:
+        column = table.column(self.vector).combine_chunks()
+        if column.null_count:
+            raise InputError(f"{self.address}: {column.null_count} rows have no {self.vector}")
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        return np.asarray(flat, np.float32).reshape(-1, self.dim)
+
+    def written(self, shadow: str) -> int:
+        """Count the rows of the shadow; each write is one commit, done or not done."""
+        if shadow not in self._tables():
+            return 0
+        return int(self.database.open_table(shadow).count_rows())
+
+    def write(
+        self, shadow: str, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
+        """Append rows with all their other columns; rows that are there already are left out."""
+        there = self.written(shadow)
+        if first > there:
+            raise InputError(f"{shadow}: rows {there} to {first} are missing")
+        vectors, fresh, first = vectors[there - first :], fresh[there - first :], there
+        if not len(vectors):
+            return
+        old = self._read(first, len(vectors))
+        place = old.schema.get_field_index(self.vector)
+        flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
+        lists = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+        new = old.set_column(place, pa.field(self.vector, lists.type), lists)
+        if "is_fresh" in new.schema.names:
+            new = new.drop_columns(["is_fresh"])
+        new = new.append_column("is_fresh", pa.array(fresh))
+        if there:
+            self.database.open_table(shadow).add(new)
+        else:
+            self.database.create_table(shadow, new)
+
+    def current_ids(self) -> Sequence[str]:
+        """Return the ids of the table as it is now."""
+        return self.shadow_ids(self.address.name)
+
+    def shadow_ids(self, shadow: str) -> Sequence[str]:
+        """Return the ids of the shadow's rows."""
+        ids = self.database.open_table(shadow).search().select([self.id]).to_arrow()
+        return Texts(ids.column(self.id).cast(pa.string()))
+
+    def check_swap(self) -> None:
+        """Any table can be swapped."""
+
+    def swap(self, shadow: str) -> str:
+        """Make the shadow's rows the next version of the table, in one commit."""
+        source = self.database.open_table(shadow)
+        reader = source.search().to_batches(BATCH)
+        name = self.address.name
+        self.database.create_table(name, reader, mode="overwrite")
+        undo = f"version {self.version} is kept: table.restore({self.version}) brings it back"
+        return f"the table {name} now has the rows of {shadow}; {undo}"

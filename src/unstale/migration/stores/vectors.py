@@ -1,0 +1,103 @@
+"""Vectors in a database, as a migration reads and writes them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from unstale.errors import InputError
+from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
+from unstale.migration.stores.address import Address
+from unstale.migration.stores.lance import LanceStore
+from unstale.migration.stores.qdrant import QdrantStore
+from unstale.migration.stores.store import BATCH, Store
+
+STORES: dict[str, Callable[[Address], Store]] = {"qdrant": QdrantStore, "lancedb": LanceStore}
+
+
+@final
+class StoreVectors(StaleVectors):
+    """The vectors of a store; new ones go to a collection of their own, never to the old one."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, address: Address, store: Store) -> None:
+        self.format, self.path, self.address, self.store = (
+            address.kind,
+            Path(str(address)),
+            address,
+            store,
+        )
+        self.rows, self.dim, self.ids = store.rows, store.dim, store.ids
+        # Cosine ranks unit vectors as the inner product does, and others as their encoder does not.
+        self.metric = "L2 distance" if store.metric == "cosine" else store.metric
+        self.shadow = f"{address.name}-new"
+        if not self.rows:
+            raise InputError(f"{address} is empty")
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield consecutive rows."""
+        return self._pieces(0, size)
+
+    def chunks_from(self, first: int) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        """Yield the rows from `first` on."""
+        return self._pieces(first, BATCH)
+
+    def _pieces(self, first: int, size: int) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
+        for start in range(first, self.rows, size):
+            yield start, self.store.scan(start, min(size, self.rows - start))
+
+    def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
+        """Return the vectors of some rows, and read no others."""
+        return self.store.take(rows)
+
+    def written(self) -> int:
+        """Return from which row on to write the shadow.
+
+        Pieces begin where they would without an interruption: a product of other shapes may differ
+        in its last bits.
+        """
+        return self.store.written(self.shadow) // BATCH * BATCH
+
+    def write(self, folder: Path, new: NewIndex) -> Path:
+        """Write the shadow, piece by piece."""
+        for start, vectors in new.vectors:
+            fresh = new.fresh[start : start + len(vectors)]
+            self.store.write(self.shadow, start, np.asarray(vectors, np.float32), fresh)
+        found = self.store.written(self.shadow)
+        if found != self.rows:
+            raise InputError(
+                f"{self.shadow} has {found} rows after writing, {self.address} {self.rows}"
+            )
+        return Path(f"{self.address.kind}:{self.address.place}#{self.shadow}")
+
+    def check_swap(self) -> None:
+        """Refuse a collection that cannot be swapped, before anything is written."""
+        self.store.check_swap()
+
+    def swap(self) -> str:
+        """Serve the shadow, unless rows of the old collection came or went meanwhile."""
+        now, then = self.store.current_ids(), self.store.shadow_ids(self.shadow)
+        added, deleted = set(now) - set(then), set(then) - set(now)
+        if added or deleted:
+            some = ", ".join(sorted(added | deleted)[:3])
+            rule = f"{len(added)} rows were added and {len(deleted)} deleted since it was read"
+            hint = (
+                f"delete {self.shadow} and migrate again; the targets that were embedded are kept"
+            )
+            raise InputError(f"{self.address} is not swapped: {rule} (such as {some}); {hint}")
+        return self.store.swap(self.shadow)
+
+
+def is_store(vectors: str) -> bool:
+    """Say whether these vectors are in a database."""
+    return vectors.partition(":")[0] in STORES
+
+
+def open_store(vectors: str) -> StoreVectors:
+    """Open `qdrant:PLACE#COLLECTION` or `lancedb:PLACE#TABLE`."""
+    address = Address.read(vectors)
+    return StoreVectors(address, STORES[address.kind](address))

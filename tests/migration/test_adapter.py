@@ -1,0 +1,114 @@
+"""The query adapter: what it asks of an old index, and how the say of each model is found."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unstale.data.dataset import Qrels
+from unstale.errors import InputError
+from unstale.migration.adapter import QueryAdapter
+from unstale.migration.fusion import (
+    EQUAL,
+    WEIGHTS,
+    BothQueries,
+    Judged,
+    choose_weight,
+    fit_adapter,
+    weigh,
+)
+from unstale.migration.vectors import ArrayVectors
+
+ROWS, OLD, NEW = 400, 8, 12
+
+
+class World:
+    """Two models see the same texts, each with noise of its own; a query is a noisy target."""
+
+    def __init__(self, old_noise: float, new_noise: float) -> None:
+        random = np.random.default_rng(0)
+        texts = random.normal(size=(ROWS, OLD))
+        turn = np.linalg.qr(random.normal(size=(NEW, NEW)))[0][:OLD]
+
+        def see(meant, noise, turned):
+            seen = (meant + noise * random.normal(size=meant.shape)) @ (
+                turn if turned else np.eye(OLD)
+            )
+            return torch.from_numpy(seen / np.linalg.norm(seen, axis=1, keepdims=True)).float()
+
+        self.stale, self.fresh = see(texts, 0.1, False), see(texts, 0.1, True)
+        self.asked = np.arange(0, ROWS, 2)
+        meant = texts[self.asked]
+        self.queries = BothQueries(see(meant, old_noise, False), see(meant, new_noise, True))
+        self.source = ArrayVectors(Path("old.npy"), self.stale.numpy())
+
+    def adapter(self) -> QueryAdapter:
+        rows = torch.arange(1, ROWS, 2)
+        held = np.arange(len(rows)) % 4 == 0
+        return fit_adapter(self.stale[rows], self.fresh[rows], held, self.queries, {})
+
+    def found(self, queries) -> float:
+        """Return how many queries find their own target first."""
+        best = (torch.from_numpy(queries) @ self.stale.T).argmax(dim=1)
+        return float((best.numpy() == self.asked).mean())
+
+    def judged(self) -> Judged:
+        rows = np.arange(len(self.asked))
+        return Judged(self.queries, Qrels(rows, self.asked, np.ones_like(rows)), rows)
+
+
+def test_both_models_find_more_in_the_old_index_than_either() -> None:
+    world = World(0.6, 0.6)
+    adapter = world.adapter()
+    old, new = (side.numpy() for side in world.queries)
+    both = world.found(adapter(old, new))
+    assert both > world.found(old) + 0.1
+    assert both > world.found(new @ adapter.matrix.T + adapter.shift) + 0.1
+    assert world.found(replace(adapter, weight=1.0)(old, new)) == world.found(old)  # it can stay
+
+
+def test_judgements_move_the_weight_only_where_they_are_sure() -> None:
+    sure = World(0.2, 3.0)  # the new model's queries are worth little
+    assert choose_weight(weigh(sure.adapter(), sure.source, sure.judged())) > EQUAL
+    even = World(0.6, 0.6)
+    assert choose_weight(weigh(even.adapter(), even.source, even.judged())) == EQUAL
+    noise = np.random.default_rng(0).random((len(WEIGHTS), 60))
+    assert choose_weight(noise) == EQUAL
+
+
+def test_known_fresh_vectors_and_predicted_ones_are_scored_on_one_scale() -> None:
+    world = World(0.3, 0.3)
+    adapter = world.adapter()
+    old, new = world.queries.old[0].numpy(), world.queries.new[0].numpy()
+    stale, fresh = world.stale.numpy(), world.fresh.numpy()
+    unknown = adapter.rescore(old, new, stale, np.full_like(fresh, np.nan))
+    known = adapter.rescore(old, new, stale, fresh)
+    assert np.abs(known.mean() - unknown.mean()) < 0.1 * unknown.std()
+    assert np.corrcoef(known, unknown)[0, 1] > 0.9
+    # The search ranks as the score of what is not known does.
+    assert np.argsort(-unknown).tolist() == np.argsort(-stale @ adapter(old, new)).tolist()
+    half = np.where(np.arange(ROWS)[:, None] % 2, fresh, np.nan)
+    np.testing.assert_allclose(
+        adapter.rescore(old, new, stale, half),
+        np.where(np.arange(ROWS) % 2, known, unknown),
+        rtol=1e-5,
+    )
+
+
+def test_it_is_saved_and_loaded_without_torch(tmp_path: Path) -> None:
+    adapter = World(0.3, 0.3).adapter()
+    adapter.save(tmp_path)
+    again = QueryAdapter.load(tmp_path)
+    old, new = np.ones((2, OLD), np.float32), np.ones((2, NEW), np.float32)
+    np.testing.assert_array_equal(adapter(old, new), again(old, new))
+    code = "import sys; from unstale.migration.adapter import QueryAdapter\n"
+    code += "QueryAdapter.load(sys.argv[1]); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    with pytest.raises(InputError, match="new model's queries have width 12, got 8"):
+        adapter(old, old)
+    with pytest.raises(InputError, match="holds no query adapter"):
+        QueryAdapter.load(tmp_path / "nowhere")
