@@ -114,10 +114,10 @@ def test_an_interrupted_run_says_how_it_goes_on(
     from unstale.cli import train
 
     def stop(chosen: object) -> None:
+        (tmp_path / "config.yaml").touch()
         raise Terminated
 
     monkeypatch.setattr(train, "run", stop)
-    (tmp_path / "config.yaml").touch()
     assert main(["train", "--output", str(tmp_path)]) == 143
     assert f"; --resume --output {tmp_path} continues it" in capsys.readouterr().err
 

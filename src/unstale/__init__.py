@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from unstale.encoders.load import load_encoder
     from unstale.filters import Filters
     from unstale.jobs import Hit, Index, evaluate, train
+    from unstale.migration.adapter import QueryAdapter
     from unstale.migration.job import migrate
+    from unstale.migration.on_read import FreshVectors, ReadThrough
     from unstale.migration.settings import MigrateSettings
     from unstale.rag.job import train_rag
     from unstale.rag.load import load_questions
@@ -31,10 +33,13 @@ __all__ = [
     "Corrector",
     "Filters",
     "FreshNegatives",
+    "FreshVectors",
     "Hit",
     "Index",
     "MigrateSettings",
+    "QueryAdapter",
     "RagSettings",
+    "ReadThrough",
     "RetrievalDataset",
     "RunResult",
     "TargetBuffer",
@@ -57,9 +62,12 @@ _HOMES = {
     "Corrector": "unstale.corrector.network",
     "Filters": "unstale.filters",
     "FreshNegatives": "unstale.drop_in.fresh",
+    "FreshVectors": "unstale.migration.on_read",
     "Hit": "unstale.jobs",
     "Index": "unstale.jobs",
     "MigrateSettings": "unstale.migration.settings",
+    "QueryAdapter": "unstale.migration.adapter",
+    "ReadThrough": "unstale.migration.on_read",
     "RagSettings": "unstale.rag.settings",
     "RetrievalDataset": "unstale.data.dataset",
     "RunResult": "unstale.results",

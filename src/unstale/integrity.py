@@ -18,6 +18,7 @@ _FORMAT = 1
 _LOG = logging.getLogger(__name__)
 _BLOCK = 2**20
 _REMADE = {SEAL, "report.html"}  # written anew at will
+_FREE = {*_REMADE, "checkpoints", "index", "index-before"}  # what anybody may delete
 
 
 def sha256(path: Path) -> str:
@@ -48,8 +49,7 @@ def seal(folder: Path, needs: Iterable[str] = ()) -> None:
         RunError: A file is missing of those that were written, or of those that it needs.
     """
     ours = written(folder) if (folder / LIST).is_file() else None
-    lost = sorted(name for name in {*needs, *(ours or ())} if _lost(folder, name))
-    if lost:
+    if lost := lost_files(folder, needs) if needs or ours is not None else []:
         named = ", ".join(map(ascii, lost[:3])) + (" and more" if len(lost) > 3 else "")
         why = "it was moved, or files in it were deleted, while the run wrote into it"
         raise RunError(f"{folder} lacks {named}: {why}")
@@ -62,12 +62,11 @@ def seal(folder: Path, needs: Iterable[str] = ()) -> None:
     write_json(folder / SEAL, {"format": _FORMAT, "sha256": digest(listed), "files": listed})
 
 
-def _lost(folder: Path, name: str) -> bool:
-    """Tell whether a file is missing that no one may delete; old checkpoints anyone may."""
-    return (
-        "checkpoints" not in name.split("/")
-        and name not in _REMADE
-        and (not (folder / name).is_file())
+def lost_files(folder: Path, needs: Iterable[str] = ()) -> list[str]:
+    """List what is missing of what unstale wrote, or of what a folder needs."""
+    names = {*needs, *(written(folder) or ())}
+    return sorted(
+        name for name in names if not _FREE & set(name.split("/")) and not (folder / name).is_file()
     )
 
 

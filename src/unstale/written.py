@@ -14,6 +14,7 @@ from pathlib import Path
 LIST = ".unstale-files"
 LOCK = ".lock"
 _OWN = {LIST, LOCK}
+_MARKS = {"files.json", "cell.json", "manifest.json", "results.json"}
 _TEMPORARY = re.compile(r"\..+\.unstale-(tmp|old)")  # a name that nobody else gives
 
 
@@ -80,7 +81,8 @@ def remove_written(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     held = set(_files(folder))  # without what a link leads to
-    for name in names & held:
+    # First what says that something is finished: half of it must not pass for all.
+    for name in sorted(names & held, key=lambda name: name.rpartition("/")[2] not in _MARKS):
         (folder / name).unlink()
     parents = {parent for name in names & held for parent in (folder / name).parents}
     for parent in sorted(parents, key=lambda path: len(path.parts), reverse=True):
@@ -95,9 +97,9 @@ def remove_written(folder: Path) -> None:
 
 
 def forget_missing(folder: Path) -> None:
-    """Take what is not there any more from the list of a folder."""
+    """Take what is not there any more from the list of a folder; a cell must keep all it had."""
     for name in written(folder) or ():
-        if not os.path.lexists(folder / name):
+        if not name.startswith("cells/") and not os.path.lexists(folder / name):
             note([], gone=folder / name)
 
 

@@ -258,3 +258,29 @@ def test_help_teaches_and_does_not_wait_for_torch(command: list[str]) -> None:
         words = " ".join(shown.split())
         known = rag_strategies() if command == ["rag"] else strategies()
         assert all(f" {name}: " in words for name in known)
+
+
+def test_a_cut_model_is_shown_beside_the_whole_one(
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", str(bert_folder), "--towers", "tied"]
+    assert train(beir, tmp_path / "run", *words, "--layers", "1") == 0
+    shown = capsys.readouterr().out
+    entry = json.loads((tmp_path / "run" / "results.json").read_text())["runs"][0]
+    whole = ["evaluate", "--data", str(beir), *words, "--output", str(tmp_path / "whole")]
+    assert main(whole) == 0
+    measured = json.loads((tmp_path / "whole" / "results.json").read_text())["runs"][0]["metrics"]
+    assert entry["full_metrics"] == pytest.approx(measured)
+    assert entry["full_metrics"] != entry["initial_metrics"]
+    assert entry["shape"]["layers"] == 1
+    assert "before, whole model" in shown
+    assert "before, cut" in shown
+
+
+def test_a_table_of_training_queries_says_so(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(beir, tmp_path / "run", "--eval-split", "train") == 0
+    shown = capsys.readouterr().out
+    assert "MEASURED ON TRAINING QUERIES" in shown
+    assert "epochs of 80 pairs" in shown

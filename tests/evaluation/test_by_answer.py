@@ -13,6 +13,7 @@ from unstale.evaluation.by_answer import first_answers
 from unstale.evaluation.evaluator import Evaluator
 from unstale.evaluation.metrics import measure
 from unstale.search.best import TopK
+from unstale.training.examples import found_examples
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,14 @@ def test_splits_are_measured_by_gold_and_by_answer_in_one_pass(
     assert alone["answer_recall@1"] == 0.5
     with pytest.raises(InputError, match="has no split 'tset'; it has dev, test"):
         Evaluator(small, "tset", tokens)
+
+
+def test_examples_of_a_split_without_qrels_rank_the_first_target_with_an_answer(
+    small: RetrievalDataset, static_model: SentenceTransformer
+) -> None:
+    tokens = target_tokens(static_model, small, progress=False)
+    evaluate = Evaluator(small, "test", tokens, progress=False)
+    evaluate(static_model)
+    ranks = {found.query: found.label_rank for found in found_examples(evaluate)}
+    assert ranks["an old fort in rome"] == 1
+    assert ranks["deep water"] > 1

@@ -21,6 +21,7 @@ from unstale.migration.fusion import (
     fit_adapter,
     weigh,
 )
+from unstale.migration.on_read import FreshVectors, ReadThrough
 from unstale.migration.vectors import ArrayVectors
 
 ROWS, OLD, NEW = 400, 8, 12
@@ -29,7 +30,7 @@ ROWS, OLD, NEW = 400, 8, 12
 class World:
     """Two models see the same texts, each with noise of its own; a query is a noisy target."""
 
-    def __init__(self, old_noise: float, new_noise: float) -> None:
+    def __init__(self, old_noise: float, new_noise: float, of_targets: float = 0.1) -> None:
         random = np.random.default_rng(0)
         texts = random.normal(size=(ROWS, OLD))
         turn = np.linalg.qr(random.normal(size=(NEW, NEW)))[0][:OLD]
@@ -40,7 +41,7 @@ class World:
             )
             return torch.from_numpy(seen / np.linalg.norm(seen, axis=1, keepdims=True)).float()
 
-        self.stale, self.fresh = see(texts, 0.1, False), see(texts, 0.1, True)
+        self.stale, self.fresh = (see(texts, of_targets, turned) for turned in (False, True))
         self.asked = np.arange(0, ROWS, 2)
         meant = texts[self.asked]
         self.queries = BothQueries(see(meant, old_noise, False), see(meant, new_noise, True))
@@ -112,3 +113,33 @@ def test_it_is_saved_and_loaded_without_torch(tmp_path: Path) -> None:
         adapter(old, old)
     with pytest.raises(InputError, match="holds no query adapter"):
         QueryAdapter.load(tmp_path / "nowhere")
+
+
+def test_what_is_read_is_embedded_once_within_the_budget_and_kept(tmp_path: Path) -> None:
+    world = World(0.2, 0.2, of_targets=0.6)
+    adapter, asked = world.adapter(), []
+    stale, fresh = world.stale.numpy(), world.fresh.numpy()
+
+    def embed(ids):
+        asked.extend(ids)
+        return fresh[[int(id) for id in ids]]
+
+    def serve(budget) -> float:
+        kept = FreshVectors(tmp_path / f"{budget}.sqlite", NEW)
+        reading = ReadThrough(adapter, kept, embed, budget)
+        first = []
+        for old, new in zip(world.queries.old.numpy(), world.queries.new.numpy(), strict=True):
+            found = np.argsort(-stale @ adapter(old, new))[:20]
+            order = reading.rank(old, new, [str(row) for row in found], stale[found])
+            first.append(found[order[0]])
+        return float((np.array(first) == world.asked).mean())
+
+    least = serve(0)
+    assert not asked
+    some = serve(50)
+    assert len(asked) == len(set(asked)) == 50
+    assert serve(50) == some  # nothing more is embedded by who asks again
+    assert len(asked) == 50
+    asked.clear()
+    assert serve(None) > least
+    assert len(asked) == len(set(asked)) > 50

@@ -104,7 +104,7 @@ def test_a_killed_write_is_resumed_and_swapped_only_when_told(
     [
         (lambda a: a.replace("#docs", "#dogs"), "no such"),
         (lambda a: a.replace("base#", "nowhere#"), "no such folder"),
-        (lambda a: a.partition("#")[0], "expected"),
+        (lambda a: a.partition("#")[0] + "#", "expected"),
     ],
 )
 def test_what_is_not_there_is_named(address, change, message) -> None:

@@ -14,6 +14,7 @@ from unstale.declare import parse_seeds
 from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable, is_hub_name
+from unstale.migration.stores.address import is_store
 from unstale.settings import STRATEGIES
 from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
@@ -34,7 +35,8 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         check_model(name)
     _check_choices(command, values)
     for key in ("buffer", "vectors", "path"):
-        if values.get(key) and not place_of(str(values[key])).exists():
+        named = str(values.get(key) or "")
+        if named and not is_store(named) and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
     if values.get("run") and not Path(values["run"]).is_dir():

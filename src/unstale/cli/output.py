@@ -30,7 +30,8 @@ from unstale.written import (
 )
 
 _LOG = logging.getLogger(__name__)
-_MORE = {"strategies", "seeds"}  # of a comparison, which may grow when it is finished
+# What may grow when it is finished: a comparison, and a migration.
+_MORE = {"strategies", "seeds", "way", "re_embed", "swap"}
 
 
 @contextmanager

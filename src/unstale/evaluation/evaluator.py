@@ -72,6 +72,7 @@ class Evaluator:
     ) -> None:
         self.dataset = dataset
         self.rows = {s: dataset.query_rows(s) for s in splits_to_measure(dataset, splits)}
+        self.split = next(iter(self.rows))  # the first
         self.evaluated: Ranking  # what the last evaluation found for the first split's queries,
         self.trained: Ranking  # and for those of training
         self.values: dict[str, dict[str, Float[ndarray, " q"]]] = {}  # by split

@@ -133,4 +133,5 @@ class QueryAdapter:
             raise InputError(f"{folder} holds no query adapter ({error})") from None
         if stored.pop("format", None) != FORMAT:
             raise InputError(f"{path}: expected the format {FORMAT!r}")
-        return cls(**stored, **arrays)
+        whole: dict[str, Any] = stored | arrays
+        return cls(**whole)

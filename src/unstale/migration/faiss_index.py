@@ -36,9 +36,9 @@ class FaissVectors(StaleVectors):
             reason = str(error).strip().splitlines()[-1]
             raise InputError(f"{path} is not a faiss index ({reason})") from None
         self.inner = faiss.downcast_index(self.index)
-        self.ids: Int[ndarray, " n"] | None = None
+        self.numbers: Int[ndarray, " n"] | None = None
         if isinstance(self.inner, (faiss.IndexIDMap, faiss.IndexIDMap2)):
-            self.ids = faiss.vector_to_array(self.inner.id_map)
+            self.numbers = faiss.vector_to_array(self.inner.id_map)
             self.inner = faiss.downcast_index(self.inner.index)
         self.rows, self.dim = int(self.index.ntotal), int(self.index.d)
         number = int(self.index.metric_type)
@@ -76,14 +76,14 @@ class FaissVectors(StaleVectors):
     def write(self, folder: Path, new: NewIndex) -> Path:
         """Write a flat index of the same metric and ids: other structures fit old vectors only."""
         index: Any = self.faiss.IndexFlat(new.dim, self.index.metric_type)
-        if self.ids is not None:
+        if self.numbers is not None:
             index = self.faiss.IndexIDMap2(index)
         for start, vectors in new.vectors:
             vectors = np.ascontiguousarray(vectors, np.float32)
-            if self.ids is None:
+            if self.numbers is None:
                 index.add(vectors)
             else:
-                index.add_with_ids(vectors, self.ids[start : start + len(vectors)])
+                index.add_with_ids(vectors, self.numbers[start : start + len(vectors)])
         path = folder / f"vectors{self.path.suffix}"
         with atomic_file(path) as temporary:
             self.faiss.write_index(index, str(temporary))

@@ -30,6 +30,7 @@ from unstale.migration.validate import Interval, Pairs, as_json, mean_interval, 
 
 CURVE = (0.25, 0.5)  # of the sample, for the curve of quality against sample size
 ASKING = 500  # held-out targets, the most, that ask where there are no queries
+RE_EMBEDDED = "re-embedded"  # the stage that enlarges the sample; later ones have a number, too
 DEPTH = 10  # the least neighbours of a query that count as found
 
 
@@ -98,6 +99,7 @@ class Fitting:
     asked: AskedQueries
     settings: MigrateSettings
     device: torch.device | None = None  # on which the corrector is fitted and runs
+    earlier: tuple[str, ...] = ()  # stages that enlarged the sample before this run
 
     def run(self, size: int, more: int, *, curve: bool = True) -> Fitted:
         """Draw a sample, fit to it, embed `more` targets where it matters, and fit again."""
@@ -107,10 +109,21 @@ class Fitting:
         first = self.fit(sample, curve=curve)
         if not more:
             return first
-        last = self.fit(self.enlarge(sample, first.learned, more), curve=False)
+        last = self.fit(self._enlarged(sample, first.learned, more), curve=False)
         points = [*first.curve, {"embedded": 0, "re_embedded": more} | last.curve[0]]
         seconds = first.seconds + last.seconds
         return replace(last, curve=points, seconds=seconds, re_embedded=more)
+
+    def _enlarged(self, sample: Sampled, learned: Learned, more: int) -> Sampled:
+        """Add what earlier runs embedded, and what is still lacking to `more` targets."""
+        have = len(sample.rows)
+        for stage in self.earlier:
+            sample = sample.joined(self.source, self.embed(stage, _picked_already))
+        lacking = have + more - len(sample.rows)
+        if lacking <= 0:
+            return sample
+        stage = f"{RE_EMBEDDED}-{len(self.earlier) + 1}" if self.earlier else RE_EMBEDDED
+        return self.enlarge(sample, learned, lacking, stage)
 
     def _check_order(self, sample: Sampled) -> None:
         """Refuse rows that are not those of the texts, before anything is judged by them."""
@@ -118,19 +131,25 @@ class Fitting:
         affine = least_squares(sample.stale[~held], sample.fresh[~held])
         check_order(affine(sample.stale[held]), sample.fresh[held], str(self.source.path))
 
-    def enlarge(self, sample: Sampled, learned: Learned, wanted: int) -> Sampled:
+    def enlarge(
+        self, sample: Sampled, learned: Learned, wanted: int, stage: str = RE_EMBEDDED
+    ) -> Sampled:
         """Embed the targets, too, that the guiding queries find most often and highest.
 
         Args:
             sample: What is embedded already.
             learned: The corrector through which the rest is seen.
             wanted: How many to embed.
+            stage: What to call it, so that it can be resumed.
         """
         source, queries = self.source, self.asked.guide
         if queries is None:
             raise InputError("targets that queries retrieve need queries")
 
         def pick() -> Picked:
+            left = np.setdiff1d(np.arange(source.rows), sample.rows)
+            if wanted == len(left):  # there is nothing to choose
+                return Picked(left, left[:0])
             # Held-out targets are seen as corrected: their fresh vectors must not choose.
             seen = sample.known(held_out=False)
             index = index_chunks(source, learned.corrector, seen, "ranking", self.device)
@@ -139,7 +158,7 @@ class Fitting:
             held = sample.rows[sample.held_out]
             return most(scores, sample.rows, held, wanted, self.settings.seed)
 
-        return sample.joined(source, self.embed("re-embedded", pick))
+        return sample.joined(source, self.embed(stage, pick))
 
     def fit(self, sample: Sampled, *, curve: bool = True) -> Fitted:
         """Fit on the sample, judge on what it holds out, and on smaller samples for the curve.
@@ -186,3 +205,7 @@ class Fitting:
             recall = measure(asked.qrels, asked.rows, found)["recall@10"]
             intervals["recall@10"] = mean_interval(recall)
         return intervals
+
+
+def _picked_already() -> Picked:
+    raise InputError("an earlier stage of the migration lacks its list of targets; start anew")

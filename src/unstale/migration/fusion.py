@@ -100,7 +100,7 @@ class Judged(NamedTuple):
 
 
 def weigh(adapter: QueryAdapter, source: StaleVectors, judged: Judged) -> Float[ndarray, "w q"]:
-    """Return nDCG@10 of every judged query at every weight, searched in the whole old index."""
+    """Return recall@10 of every judged query at every weight, searched in the whole old index."""
     old, new = (side.numpy() for side in judged.queries)
     asked = torch.from_numpy(
         np.concatenate([replace(adapter, weight=w).mixed(old, new) for w in WEIGHTS])
@@ -110,7 +110,7 @@ def weigh(adapter: QueryAdapter, source: StaleVectors, judged: Judged) -> Float[
         best = merge(best, asked @ torch.from_numpy(vectors).T, start, 10)
     each = zip(best.scores.chunk(len(WEIGHTS)), best.rows.chunk(len(WEIGHTS)), strict=True)
     found = [measure(judged.qrels, judged.rows, TopK(*pair)) for pair in each]
-    return np.stack([values["ndcg@10"] for values in found])
+    return np.stack([values["recall@10"] for values in found])
 
 
 def choose_weight(gains: Float[ndarray, "w q"]) -> float:

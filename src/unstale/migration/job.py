@@ -17,7 +17,7 @@ from unstale.errors import InputError, RunError
 from unstale.files import write_json
 from unstale.integrity import digest, sha256
 from unstale.migration.embed import Stages
-from unstale.migration.fitting import Fitted, Fitting
+from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
 from unstale.migration.index import write_index, write_rows
 from unstale.migration.order import in_order
@@ -129,8 +129,10 @@ class Migration:
         on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
+        earlier = tuple(sorted(p.name for p in (output / STAGES).glob(f"{RE_EMBEDDED}*")))
         device = self.model.device
-        done = Fitting(source, stages, asked, self.settings, device).run(self.size, self.more)
+        fitting = Fitting(source, stages, asked, self.settings, device, earlier)
+        done = fitting.run(self.size, self.more)
         sample = done.sample
         fused = self._fuse(done, stages)
         known, path, correcting = sample.known(), output, 0.0

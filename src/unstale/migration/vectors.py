@@ -19,7 +19,8 @@ from unstale.files import atomic_file
 from unstale.migration.faiss_index import FaissVectors
 from unstale.migration.parquet import ParquetVectors
 from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
-from unstale.migration.stores.vectors import STORES, is_store, open_store
+from unstale.migration.stores.address import is_store
+from unstale.migration.stores.vectors import STORES, open_store
 
 _LOG = logging.getLogger(__name__)
 # The types of numbers, as safetensors names them.

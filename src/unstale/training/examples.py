@@ -1,9 +1,12 @@
 """What did mining miss? Some queries, their true nearest targets, and what the caches offer."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.data.answers import AnswerFinder
 from unstale.data.dataset import Positives
 from unstale.encoders.embed import embed_queries
 from unstale.evaluation.evaluator import Evaluator
@@ -60,20 +63,20 @@ def nearest_examples(
 
 
 def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> list[FoundQuery]:
-    """Show what the model that was just evaluated finds for some queries of the first split.
-
-    A split that has answers and no relevant targets has no examples.
-    """
+    """Show what the model that was just evaluated finds for some queries of the first split."""
     dataset, (rows, found) = evaluator.dataset, evaluator.evaluated
-    judged = dataset.qrels.get(next(iter(evaluator.rows)))
-    if judged is None:
-        return []
-    pairs = judged.pairs
+    qrels = dataset.qrels.get(evaluator.split)
     examples = []
     for place in np.random.default_rng(seed).permutation(len(rows))[:queries].tolist():
         query, best = int(rows[place]), found.rows[place].tolist()
-        labels = set(pairs[pairs[:, 0] == query, 1].tolist())
-        rank = next((rank for rank, row in enumerate(best, 1) if row in labels), None)
+        holds: Iterator[bool]
+        if qrels is None:  # then a target with an answer will do
+            assert dataset.answers is not None
+            holds = map(AnswerFinder(dataset.answers[query]), dataset.bodies(best))
+        else:
+            labels = set(qrels.pairs[qrels.pairs[:, 0] == query, 1].tolist())
+            holds = (row in labels for row in best)
+        rank = next((rank for rank, good in enumerate(holds, 1) if good), None)
         first = dataset.targets[best[0]][:TEXT]
         examples.append(FoundQuery(dataset.queries[query][:TEXT], first, rank))
     return examples

@@ -6,6 +6,13 @@ from urllib.parse import parse_qsl
 
 from unstale.errors import InputError
 
+KINDS = ("qdrant", "lancedb")
+
+
+def is_store(vectors: str) -> bool:
+    """Say whether these vectors are in a database."""
+    return vectors.partition(":")[0] in KINDS and "#" in vectors
+
 
 @final
 class Address(NamedTuple):

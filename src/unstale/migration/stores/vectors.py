@@ -92,11 +92,6 @@ class StoreVectors(StaleVectors):
         return self.store.swap(self.shadow)
 
 
-def is_store(vectors: str) -> bool:
-    """Say whether these vectors are in a database."""
-    return vectors.partition(":")[0] in STORES
-
-
 def open_store(vectors: str) -> StoreVectors:
     """Open `qdrant:PLACE#COLLECTION` or `lancedb:PLACE#TABLE`."""
     address = Address.read(vectors)
