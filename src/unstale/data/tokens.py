@@ -82,20 +82,20 @@ class TokenStore:
 
         def tokenise(into: Path) -> None:
             quiet = not progress or len(texts) < 10 * _CHUNK
-            lengths: list[Int[ndarray, " c"]] = []
+            starts = np.zeros(len(texts) + 1, np.int64)  # at first the lengths
             with (
                 (into / "ids.bin").open("wb") as sink,
                 tqdm(total=len(texts), desc="tokenising", unit="target", disable=quiet) as bar,
             ):
-                for _, chunk in texts.chunks(_CHUNK):
+                for row, chunk in texts.chunks(_CHUNK):
                     counts, tokens, template = _flatten(preprocess(chunk), pad)
-                    lengths.append(counts)
+                    starts[row + 1 : row + 1 + len(chunk)] = counts
                     sink.write(tokens.astype(np.int32).tobytes())
                     bar.update(len(chunk))
-            counts = np.concatenate(lengths)
-            template["tokens"] = int(counts.sum())
-            template["truncated"] = int((counts >= max_length).sum()) if max_length else 0
-            np.save(into / "starts.npy", np.append(0, np.cumsum(counts)))
+            template["truncated"] = int((starts >= max_length).sum()) if max_length else 0
+            np.cumsum(starts, out=starts)
+            template["tokens"] = int(starts[-1])
+            np.save(into / "starts.npy", starts)
             (into / "template.json").write_text(json.dumps(template), "utf-8")
 
         cached(folder, tokenise)
