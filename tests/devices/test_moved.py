@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from unstale.miners import Freshness, Miner, Queries, find_strategy, strategies
 from unstale.search.auto import Choice
+from unstale.training.identity import FORMAT
 from unstale.training.record import RunRecord
 from unstale.training.state import load_miner, save_miner
 
@@ -97,10 +98,11 @@ def test_a_moved_miner_mines_learns_refreshes_and_resumes_as_one_that_stayed(
     ):
         assert_same(ours, theirs, f"step {step}")
     move(moved)
-    save_miner(tmp_path, moved, RunRecord())
+    same = {"format": FORMAT}  # of the run that both are
+    save_miner(tmp_path, moved, RunRecord(identity=same))
     resumed = build(name, mode)
     move(resumed)
-    load_miner(tmp_path, resumed, RunRecord())
+    load_miner(tmp_path, resumed, RunRecord(identity=same))
     move(resumed)
     for step, (ours, back, theirs) in enumerate(
         zip(*(steps(m, middle, STEPS) for m in (moved, resumed, stayed)), strict=True), middle
