@@ -81,8 +81,12 @@ class ParquetVectors(StaleVectors):
             start += len(batch)
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
-        """Yield the vectors batch by batch."""
-        for start, _, vectors in self.tables(size, [self.column]):
+        """Yield the vectors batch by batch.
+
+        All columns are read, for a batch of one column alone may end at another row than theirs,
+        and `write` puts batches of both together.
+        """
+        for start, _, vectors in self.tables(size):
             yield start, vectors
 
     def write(self, folder: Path, new: NewIndex) -> Path:
