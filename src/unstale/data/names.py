@@ -13,7 +13,7 @@ BUILTIN_NAMES = ("docstrings", "facts")
 FORMAT_NAMES = {  # in the order in which they are tried, with their places in `data.formats`
     "beir": "beir.FORMAT", "msmarco": "msmarco.FORMAT", "hf": "hf.FORMAT", "dpr": "toolkits.DPR",
     "fid": "toolkits.FID", "tevatron": "toolkits.TEVATRON",
-    "tevatron-inline": "toolkits.TEVATRON_INLINE", "flagembedding": "toolkits.FLAG",
+    "tevatron-inline": "toolkits.TEVATRON_INLINE", "flagembedding": "flagembedding.FORMAT",
     "csv": "tables.CSV", "jsonl": "tables.JSONL", "parquet": "tables.PARQUET",
     "ir_datasets": "ir_datasets.FORMAT",
 }  # fmt: skip

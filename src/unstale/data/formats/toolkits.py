@@ -1,4 +1,4 @@
-"""Training examples as other toolkits write them: DPR, FiD and Atlas, Tevatron, FlagEmbedding.
+"""Training examples as other toolkits write them: DPR, FiD and Atlas, and Tevatron.
 
 Each has JSON files, one a split and one query a record, and maybe a file with the corpus. With a
 corpus, a passage's id names a target of it; without one, the passages are the corpus.
@@ -26,7 +26,7 @@ _HEADER = ["id", "text", "title"]  # of a corpus in DPR's tsv
 
 @final
 @dataclass(frozen=True)
-class _Toolkit:
+class Toolkit:
     """How one toolkit writes examples and the corpus; the first three are those of `Format`."""
 
     name: str
@@ -166,7 +166,7 @@ def _render_dpr(example: Example) -> Record:
     return record | {"negative_ctxs": [], "hard_negative_ctxs": negatives}
 
 
-DPR = _Toolkit(
+DPR = Toolkit(
     "dpr",
     "JSON with question and positive_ctxs, alone or in a folder with psgs_w100.tsv",
     ("query ids", "grades"),
@@ -213,7 +213,7 @@ def _render_fid(example: Example) -> Record:
     return {"id": example.id, "question": example.query, "answers": answers, "ctxs": contexts}
 
 
-FID = _Toolkit(
+FID = Toolkit(
     "fid",
     "JSON with question and ctxs or passages, alone or in a folder with passages.jsonl",
     ("grades",),
@@ -257,7 +257,7 @@ def _render_tevatron(
     } | ({"answers": list(example.answers)} if example.answers else {})
 
 
-TEVATRON = _Toolkit(
+TEVATRON = Toolkit(
     "tevatron",
     "a folder with JSON that has query_id and positive_document_ids, and corpus.jsonl",
     ("titles", "grades"),
@@ -270,7 +270,7 @@ TEVATRON = _Toolkit(
     id_keys=("docid",),
     inline=False,
 ).format
-TEVATRON_INLINE = _Toolkit(
+TEVATRON_INLINE = Toolkit(
     "tevatron-inline",
     "JSON with query_id and positive_passages, alone or in a folder with corpus.jsonl",
     ("grades",),
@@ -280,31 +280,4 @@ TEVATRON_INLINE = _Toolkit(
     corpus="corpus.jsonl",
     passage=_passage("docid"),
     id_keys=("docid",),
-).format
-
-
-def _parse_flag(record: Record, where: str) -> Example:
-    positives, negatives = (
-        [Target(None, "", text) for text in lines.strings(record.get(key), key, where)]
-        for key in ("pos", "neg")
-    )
-    return Example(None, lines.string(record, "query", where), positives, negatives)
-
-
-def _render_flag(example: Example) -> Record:
-    positives = [t.joined for t in example.positives]
-    return {"query": example.query, "pos": positives, "neg": [t.joined for t in example.negatives]}
-
-
-FLAG = _Toolkit(
-    "flagembedding",
-    "JSON lines with query and pos, alone or in a folder with candidate_pool.jsonl",
-    ("ids", "titles", "answers", "grades", TWINS),
-    keys=[{"query", "pos"}],
-    parse=_parse_flag,
-    render=_render_flag,
-    corpus="candidate_pool.jsonl",
-    passage=lambda target: {"text": target.joined},
-    id_keys=(),
-    by_text=True,
 ).format
