@@ -13,7 +13,7 @@ from typing import final
 from unstale.data import lines
 from unstale.data.answers import AnswerFinder
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.formats.format import TWINS, Format, Location, splits_of
+from unstale.data.formats.format import Format, Location, splits_of
 from unstale.data.formats.questions import asks, question_splits, read_questions, write_questions
 from unstale.data.formats.walk import answered, examples, targets
 from unstale.data.gather import Example, Target, gather, parse_target
@@ -48,6 +48,7 @@ class Toolkit:
 
     @property
     def format(self) -> Format:
+        """Return how files of this toolkit are read and written."""
         return Format(
             self.name, self.about, self._fits, self._read, self._write, self.lacks,
             questions=self.gold_first,
