@@ -35,7 +35,9 @@ STEP = 1_000_000  # rows generated at once
 def main() -> None:
     """Run every stage in processes of their own, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--folder", type=Path, required=True, help="A folder that is not there.")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/large"), help="A folder that is not there."
+    )
     parser.add_argument("--targets", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)

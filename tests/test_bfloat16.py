@@ -120,7 +120,7 @@ from unstale.cli.main import main
 for name in ("train", "compare", "rag"):
     sys.modules["unstale.cli." + name] = SimpleNamespace(run=print)
 for words in {asked + others!r}:
-    assert main(words) == 0
+    assert main([*words, "--output", "run"]) == 0
     print("limit:", os.environ.pop({VARIABLE!r}, None))
 assert "torch" not in sys.modules
 """

@@ -16,7 +16,9 @@ from unstale.miners import strategies
 from unstale.rag.check import rag_strategies
 
 SMALL = "--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
-METRICS = {f"recall@{k}" for k in (1, 5, 10, 20, 100)} | {"mrr@10", "ndcg@10"}
+_MEASURED = ("recall", "success", "answer_recall")
+METRICS = {f"{kind}@{k}" for kind in _MEASURED for k in (1, 5, 10, 20, 100)}
+METRICS |= {"mrr@10", "ndcg@10"}
 FRESHNESS = {
     "step",
     *(f"{v}_{of}" for v in ("cosine", "kl", "overlap") for of in ("stale", "corrected")),

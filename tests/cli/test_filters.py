@@ -47,7 +47,7 @@ def test_a_cross_encoder_may_veto(beir: Path, write_cross_encoder, tmp_path: Pat
     [
         ("--max-score 0.5 --strategy in-batch", "in-batch cannot filter false negatives"),
         ("--range-min 5 --range-max 6", "cannot take 2 negatives between --range-min 5"),
-        ("--cross-encoder /no/such", "cannot load the cross-encoder '/no/such'"),
+        ("--cross-encoder /no/such", "no model folder '/no/such'"),
     ],
 )
 def test_filters_that_cannot_work_are_refused_before_any_work(

@@ -44,7 +44,7 @@ class QueryAdapter:
     Example:
         >>> none, same = np.zeros(2, "f"), np.eye(2, dtype="f")
         >>> adapter = QueryAdapter(0.5, same, none, 0.0, 1.0, 1.0, none, none, {})
-        >>> adapter(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(3).tolist()
+        >>> adapter(np.array([1.0, 0.0]), np.array([0.0, 1.0])).astype("d").round(3).tolist()
         [0.707, 0.707]
     """
 

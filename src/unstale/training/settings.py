@@ -116,7 +116,7 @@ def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
     """Return the steps of a run: as given, of the epochs given, or by the size of the data.
 
     Example:
-        >>> planned_steps(TrainSettings(epochs=2), pairs=3000, batch_size=64)
+        >>> planned_steps(TrainSettings(epochs=2.0), pairs=3000, batch_size=64)
         94
         >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
         [100, 235, 2000]

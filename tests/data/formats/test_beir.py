@@ -67,7 +67,7 @@ def test_invalid_utf8_is_named(folder: Path) -> None:
         ("q0\tt0", "expected query-id, corpus-id, score"),
         ("nobody\tt0\t1", "there is no query with the id 'nobody'"),
         ("q0\tnothing\t1", "there is no target with the id 'nothing'"),
-        ("q0\tt1\thigh", "not a whole number: 'high'"),
+        ("q0\tt1\thigh", "a grade is a whole number below 2^31, found 'high'"),
     ],
 )
 def test_a_bad_qrels_line_is_named(folder: Path, line: str, rule: str) -> None:

@@ -40,7 +40,7 @@ def test_an_array_may_be_larger_than_any_of_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     monkeypatch.setattr(lines, "_PIECE", piece)
-    monkeypatch.setattr(lines, "_LARGEST", 64)
+    monkeypatch.setattr(lines, "RECORD", 64)
     records = [{"number": i} for i in range(100)]
     path = tmp_path / "array.json"
     path.write_text(json.dumps(records, indent=2))

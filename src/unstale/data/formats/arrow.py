@@ -77,7 +77,8 @@ def _sizes(array: pa.Array) -> Int[ndarray, " n"]:
         ends = np.append(0, np.cumsum(_sizes(array.values)))[array.offsets.to_numpy()]
         return np.diff(ends) + 8
     if pa.types.is_struct(kind):
-        return sum((_sizes(array.field(i)) for i in range(kind.num_fields)), np.zeros(len(array)))
+        none = np.zeros(len(array), np.int64)
+        return sum((_sizes(array.field(i)) for i in range(kind.num_fields)), none)
     binary = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     if any(is_kind(kind) for is_kind in (*binary, pa.types.is_large_binary)):
         lengths = pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)
