@@ -55,7 +55,7 @@ CASES = {
     ("case", "count"),
     [
         ("free", 2),
-        ("corrected", 4),
+        pytest.param("corrected", 4, marks=pytest.mark.slow),
         pytest.param("rag", 4, marks=pytest.mark.slow),
         *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "free"),
     ],

@@ -60,8 +60,7 @@ def _timeless(value):
 @pytest.mark.parametrize(
     ("command", "count"),
     [
-        ("mine", 2),
-        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in COMMANDS if c != "mine"),
+        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in COMMANDS),
         *(pytest.param(c, 4, marks=pytest.mark.slow) for c in COMMANDS),
     ],
 )

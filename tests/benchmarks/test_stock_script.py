@@ -10,6 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "stock_script.py"
 
 
+@pytest.mark.slow
 def test_both_scripts_train_for_equal_time(
     beir: Path,
     bert_folder: Path,

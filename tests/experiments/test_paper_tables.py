@@ -184,6 +184,7 @@ def test_subsets_are_nested_and_keep_whole_queries(
         nested_subsets(whole, [121], "test")
 
 
+@pytest.mark.slow
 def test_the_gain_is_measured_at_each_size(small: dict, tmp_path: Path) -> None:
     given = small | {"seeds": 0, "sizes": [60, 0], "rows": "in-batch; corrected"}
     found = run(number_of_targets, tmp_path, **given)
@@ -213,6 +214,7 @@ def test_refreshes_inside_a_run() -> None:
         trade_off.inside(300, 300)
 
 
+@pytest.mark.slow
 def test_what_is_reembedded_is_counted_before_and_after(
     small: dict, tmp_path: Path, dataset: RetrievalDataset
 ) -> None:

@@ -34,7 +34,7 @@ def test_accumulated_gradients_are_the_mean_of_their_parts(
 
 
 @pytest.mark.usefixtures("bfloat16")
-@pytest.mark.parametrize("fusion", ["marginal", "fid"])
+@pytest.mark.parametrize("fusion", ["marginal", pytest.param("fid", marks=pytest.mark.slow)])
 def test_mixed_precision_leaves_losses_in_full(start, questions, tmp_path: Path, fusion) -> None:
     options = SMALL | {"steps": 3, "fusion": fusion, "learning_rate": 1e-3}
     full = train_rag(questions, *start(), tmp_path / "full", **options)
