@@ -220,6 +220,7 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_an_embedding_which_then_goes_on(beir: Path, tmp_path: Path) -> None:
     folder = tmp_path / "buffer"
     arguments = ["embed", "--data", str(beir), "--output", str(folder), "--device", "cpu"]

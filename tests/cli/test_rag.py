@@ -49,6 +49,7 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
         victim.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     words = ["compare", "--data", str(beir), "--model", str(bert_folder), "--reader", "tiny"]
     words += ["--strategies", "none,frozen,stale,corrected,exhaustive", "--seeds", "0"]

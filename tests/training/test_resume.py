@@ -54,7 +54,7 @@ def never_killed(command, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # One of each kind of state in every test run, the others with the slow tests.
-QUICK = {"rolling", "dynnibal"}
+QUICK = {"rolling"}
 
 
 @pytest.mark.parametrize(
