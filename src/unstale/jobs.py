@@ -124,7 +124,8 @@ def evaluate(
         progress: Show progress bars, and say what is held out.
 
     Returns:
-        recall@1, @5, @10, @20 and @100, mrr@10 and ndcg@10: numbers from 0 to 1.
+        recall and success at 1, 5, 10, 20 and 100, mrr@10 and ndcg@10; with answers in the data
+        also answer_recall at these places. All are numbers from 0 to 1.
     """
     dataset = hold_out(dataset, split, holdout, progress=progress)
     tokens = target_tokens(model, dataset, progress=progress)
