@@ -52,7 +52,6 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import write_json
-from unstale.miners import find_strategy
 from unstale.report.markdown import markdown_table
 from unstale.report.numbers import percent
 from unstale.report.table import TERMINAL
@@ -105,7 +104,6 @@ class Benchmark:
 
     def unstale(self, strategy: str, seed: int, steps: int) -> dict:
         model, chosen = self.start(), self.chosen
-        kind = "free_negatives" if find_strategy(strategy).negatives.free else "hard_negatives"
         with (
             tempfile.TemporaryDirectory() as folder,
             patch.dict(os.environ, UNSTALE_CACHE=folder),  # tokenising counts
@@ -113,8 +111,7 @@ class Benchmark:
             entry = train(
                 self.dataset, model, Path(folder, "run"), strategy=strategy,
                 steps=steps, batch_size=chosen.batch_size, seed=seed,
-                **{kind: chosen.hard_negatives}, learning_rate=chosen.learning_rate,
-                eval_split=chosen.eval_split,
+                learning_rate=chosen.learning_rate, eval_split=chosen.eval_split,
             )  # fmt: skip
         spent = entry.seconds
         return {
@@ -224,14 +221,16 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--max-length", type=int, help="of queries and targets, in tokens")
-    parser.add_argument("--strategy", default="corrected-free", help="of unstale: sets the time")
+    parser.add_argument("--strategy", default="staged", help="of unstale: sets the time")
     parser.add_argument("--others", default="corrected", help="strategies of unstale, by commas")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--methods", default="; ".join(MARGINS), help="parted by semicolons")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--large-batch", type=int, default=1024, help="of that method")
-    parser.add_argument("--hard-negatives", type=int, default=4, help="mined a query, by both")
+    parser.add_argument(
+        "--hard-negatives", type=int, default=4, help="of mine_hard_negatives, for each query"
+    )
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
     parser.add_argument("--json", type=Path, help="keeps every finished run")

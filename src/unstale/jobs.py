@@ -79,7 +79,9 @@ def train(
             if folder.finished:
                 stored = read_results(folder.path)["runs"][0]
                 return RunResult.from_json(stored, str(folder.path))
-            held = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=progress)
+            held = hold_out(
+                dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress
+            )
             checked = chosen.check(held, model)
             path = folder.begin()
             if not dataset.source and not (path / _DATA).exists():

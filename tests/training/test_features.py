@@ -125,8 +125,8 @@ def test_gumbel_noise_follows_the_scale(
         known = queries.positives
         scores.scatter_(1, known.clamp(min=0), -torch.inf)
         assert (known >= 0).all()
-        assert torch.equal(mined[-1].encoded, scores.topk(3).indices)
-    assert not torch.equal(mined[0].encoded, mined[1].encoded)
+        assert torch.equal(mined[-1].hard, scores.topk(3).indices)
+    assert not torch.equal(mined[0].hard, mined[1].hard)
 
 
 def test_given_negatives_stand_beside_mined_ones(

@@ -6,12 +6,15 @@ import numpy as np
 
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 
+_MOST_HELD = 300  # queries to measure on
+
 
 def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalDataset:
     """Draw at most `targets` targets: the positives of some training queries, and others.
 
-    Up to half are positives, so that the rest can compete with them. The sample has the split
-    `train` alone. A corpus that is small enough stays whole.
+    Up to half are positives, so that the rest can compete with them. A fifth of the sampled
+    queries, at most 300, is the split `dev`; the others are `train`. A corpus that is small enough
+    stays whole.
     """
     random = np.random.default_rng(seed)
     qrels = dataset.split("train")
@@ -31,11 +34,17 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
     chosen = np.unique(pairs[:, 0])
     # Every judgement of the chosen queries on the chosen targets, that none becomes a negative.
     keep = np.isin(qrels.query, chosen) & (place[qrels.target] >= 0)
-    train = Qrels(qrels.query[keep], place[qrels.target[keep]], qrels.grade[keep])
+    judged = Qrels(qrels.query[keep], place[qrels.target[keep]], qrels.grade[keep])
+    held = random.permutation(np.unique(judged.query))
+    dev = np.isin(judged.query, held[: max(1, min(_MOST_HELD, len(held) // 5))])
+    parts = {"train": ~dev, "dev": dev}
     return replace(
         dataset,
         target_ids=Texts.of(dataset.target_ids.take(rows)),
         targets=Texts.of(dataset.targets.take(rows)),
         title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
-        qrels={"train": train},
+        qrels={
+            name: Qrels(judged.query[part], judged.target[part], judged.grade[part])
+            for name, part in parts.items()
+        },
     )

@@ -36,6 +36,7 @@ from unstale.training.card import card_settings
 from unstale.training.job import make_loss
 from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
+from unstale.training.rate import decay_with_work
 from unstale.training.settings import Checked, TrainSettings, default_batch
 
 _LOG = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ class FreshNegatives:
             given: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
             trainer.args.learning_rate_mapping = {OWN_WEIGHTS: self.corrector_lr} | given
         route(trainer, self.tasks)
+        decay_with_work(trainer, self.loss.algorithm.miner)
         callback = KeepFresh(
             trainer, self.loss.algorithm, self._meter, self._meter_steps, planned=self._planned
         )

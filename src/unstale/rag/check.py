@@ -64,11 +64,11 @@ def check_rag(
         raise InputError("--fusion fid needs a reader with an encoder: use --fusion marginal")
     check_lengths(questions, reader, settings.eval_split)
     made_by = known.made_by if known else fingerprint(retriever, questions.dataset.targets)
-    check_buffer(settings, strategy, made_by)
+    check_buffer(settings, made_by)
     return Checked(
         settings=settings,
         strategy=strategy,
-        counts=NegativeCounts(k if strategy.caches else 0, uniform=0, free=0),
+        counts=NegativeCounts(k if strategy.caches else 0, uniform=0),
         batch_size=batch_size,
         learning_rate=chosen_rate(settings, retriever),
         scale=settings.scale or (20.0 if is_cosine(retriever) else 1.0),

@@ -19,13 +19,14 @@ from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
-from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
+from unstale.rag.dev import LOOKS, choose_dev, kept_step, score
 from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
 from unstale.results import RunResult
+from unstale.training.best import BestByDev, KeptWeights
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
@@ -102,7 +103,8 @@ def train_rag_checked(
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
         look = timed(evaluator.look)
-        trainer.add_callback(BestByDev(steps, look, trainer.best, settings.steps))
+        every = settings.steps // LOOKS
+        trainer.add_callback(BestByDev(steps, look, trainer.best, every, score))
     train_or_resume(trainer, dataset, output, resume=resume)
     if len(dev):
         trainer.best.restore()
@@ -114,8 +116,8 @@ def train_rag_checked(
         start.restore()
         found = timed(evaluator.retrieve)(retriever)
     metrics = timed(evaluator.read)(found)
+    save_weights(output, retriever, algorithm.miner)
     if distributed.rank() == 0:
-        save_weights(output, retriever, algorithm.miner)
         _save_reader(output, algorithm)
         evaluator.save(output)
     for kept in (start, trainer.best):

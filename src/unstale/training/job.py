@@ -11,7 +11,7 @@ from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.data.holdout import hold_out
 from unstale.declare import changed
 from unstale.encoders.shape import encoder_shape
-from unstale.evaluation.evaluator import Evaluator, sample_queries
+from unstale.evaluation.evaluator import NO_QUERIES, Evaluator, sample_queries
 from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
@@ -23,8 +23,10 @@ from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
+from unstale.training.guard import Guard
 from unstale.training.overlap import corpus_overlap
 from unstale.training.prepare import Prepared, prepare, training_rows
+from unstale.training.rate import decay_with_work
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
@@ -51,7 +53,9 @@ def train(
         changes: Settings by name, which replace those in `settings`.
     """
     chosen = changed(settings, changes)
-    dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=progress)
+    dataset = hold_out(
+        dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress
+    )
     checked = chosen.check(dataset, model)
     return train_checked(dataset, model, Path(output), checked, resume=resume, progress=progress)
 
@@ -76,9 +80,13 @@ def train_checked(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
+    guard = None
+    if settings.guard and "dev" in dataset.qrels:
+        guard = Guard(dataset, model, output, settings.seed)
     evaluator = Evaluator(
         dataset, settings.eval_split, prepared.tokens,
-        train_rows=sample_queries(dataset, settings.seed), progress=progress,
+        train_rows=sample_queries(dataset, settings.seed),
+        dev_rows=guard.rows if guard else NO_QUERIES, progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
@@ -89,13 +97,22 @@ def train_checked(
     loss.about = card_settings(checked) | {"corpus": dataset.name, "targets": len(dataset.targets)}
     trainer = make_trainer(dataset, model, loss, checked, output, progress=progress)
     point = prepared.clock.timed("evaluation", evaluator.point)
-    watch_steps(trainer, loss, prepared.meter, settings, point)
+    steps = watch_steps(trainer, loss, prepared.meter, settings, point)
+    if guard:
+        trainer.best = guard.best
+        guard.begin(loss.record, evaluator.dev)
+        trainer.add_callback(guard.watch(steps, settings.steps))
     train_or_resume(trainer, dataset, output, resume=resume)
-    if distributed.rank() == 0:
-        save_weights(output, model, loss.miner)
+    save_weights(output, model, loss.miner)
 
     metrics = evaluate(model)
     record, logs = loss.record, trainer.state.log_history
+    overlap = corpus_overlap(model, loss.miner, evaluator)
+    examples = nearest_examples(model, loss.miner, evaluator, positives)
+    kept = settings.steps
+    if guard and (kept := guard.settle(record, kept, evaluator.dev)) < settings.steps:
+        save_weights(output, model, loss.miner)
+        metrics = evaluate(model)
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
@@ -114,8 +131,10 @@ def train_checked(
         initial_train_metrics=initial_train,
         train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
-        overlap=corpus_overlap(model, loss.miner, evaluator),
-        examples=nearest_examples(model, loss.miner, evaluator, positives),
+        overlap=overlap,
+        examples=examples,
+        dev=record.looks or None,
+        retriever_step=kept,
     )
 
 
@@ -141,6 +160,7 @@ def make_loss(
         scale=checked.scale,
         corrector_weight=settings.corrector_weight,
         share_candidates=settings.share_candidates,
+        adds_in_batch=checked.strategy.adds_in_batch,
         mini_batch_size=settings.mini_batch_size,
         matryoshka_dims=settings.matryoshka_dims,
     )
@@ -164,6 +184,7 @@ def make_trainer(
     if not progress:
         card.widget = widget or [{}]  # or the trainer makes examples for the card, with a bar
     trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    decay_with_work(trainer, loss.miner)
     if not progress:
         card.widget = widget
         trainer.remove_callback(PrinterCallback)

@@ -18,13 +18,13 @@ from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
-from unstale.buffer.sharded import Buffer, load
-from unstale.buffer.stored import Stored
+from unstale.buffer.sharded import Buffer, load, make_room
+from unstale.buffer.stored import DTYPES, Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, world
-from unstale.encoders.embed import embed_targets, is_cosine
+from unstale.encoders.embed import dimension, embed_targets, is_cosine
 from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -87,14 +87,18 @@ def prepare(
         tokens = target_tokens(model, dataset, progress=progress)
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
     buffer, embedded = None, 0
-    if strategy.caches or settings.buffer:
+    later = strategy.cache == "later"
+    if settings.buffer or (strategy.caches and not later):
         timed = clock.timed("embedding", _embed)
         buffer, embedded = timed(model, tokens, checked, where, progress)
-    search = _choose_search(checked, buffer, model) if buffer else None
+    held = _hold(buffer, model.device, strategy, settings) if buffer and not later else None
+    if later:  # a buffer that was given is the corpus before training, to measure by
+        held = _room(model, len(tokens), checked)
+    search = _choose_search(checked, len(tokens), held, model) if held else None
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
-        buffer=_hold(buffer, model.device, strategy, settings) if buffer else None,
+        buffer=held,
         search=search,
         uniform_negatives=checked.counts.uniform,
         device=model.device,
@@ -164,8 +168,17 @@ def _embed(
         return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
 
 
+def _room(model: SentenceTransformer, targets: int, checked: Checked[Any]) -> Buffer:
+    """Make room in memory for a corpus that is embedded on the way; refuse what does not fit."""
+    dim, dtype = dimension(model), checked.settings.dtype
+    size = targets // world() * (dim * DTYPES[dtype].itemsize + 4 * (dtype == "int8"))
+    way = "use --dtype int8 or more processes, or --strategy corrected --mapped"
+    check_fits("the embedded corpus", size, model.device, way)
+    return make_room(targets, dim, dtype, model.device)
+
+
 def _choose_search(
-    checked: Checked[Any], buffer: TargetBuffer, model: SentenceTransformer
+    checked: Checked[Any], targets: int, buffer: Buffer, model: SentenceTransformer
 ) -> Choice | None:
     """Choose how to search, for a strategy that can choose.
 
@@ -181,18 +194,18 @@ def _choose_search(
             raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
         mode = "exact"
     choice = choose(
-        len(buffer),
+        targets,
         buffer.dim,
         settings.corrector_widths,
         checked.batch_size,
         mode=mode,
-        precision=buffer.precision,
+        precision=buffer.local.precision,
         unit=is_cosine(model),
     )
     if choice.mode != "exact":
         what = f"the copy that --search {choice.mode} makes of the buffer"
         way = "use --search exact or --dtype int8"
-        check_fits(what, buffer.nbytes // world(), device, way)
+        check_fits(what, buffer.local.nbytes, device, way)
     return choice
 
 
