@@ -194,8 +194,11 @@ class Benchmark:
             found = self.sentence_transformers(name, seed, rows, steps)
             return found | {"seconds": found["seconds"] + mining}
 
-        found = run(self.chosen.steps)
-        keep(name, STEPS, seed, found)
+        if self.chosen.equal_steps:
+            found = run(self.chosen.steps)
+            keep(name, STEPS, seed, found)
+        else:  # only to learn the pace
+            found = run(max(2, self.chosen.steps // 10))
         if mining >= budget:  # alone
             found = {"metrics": self.evaluate(self.start()), "seconds": mining, "steps": 0}
         else:
@@ -233,16 +236,26 @@ def main() -> None:
     )
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
+    parser.add_argument(
+        "--equal-steps", action=argparse.BooleanOptionalAction, default=True,
+        help="also train each alternative for as many steps as unstale",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cpu-seconds", action="store_true",
+        help="count the process's CPU time: for one thread on a machine with other work",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="keeps every finished run")
     chosen = parser.parse_args()
     chosen.learning_rate = chosen.learning_rate or (1e-3 if chosen.model == "tiny" else 2e-5)
-    methods = [method.strip() for method in chosen.methods.split(";")]
+    if chosen.cpu_seconds:
+        time.perf_counter = time.process_time
+    methods = [name for method in chosen.methods.split(";") if (name := method.strip())]
     others = [OURS + name.strip() for name in chosen.others.split(",") if name.strip()]
     if chosen.steps < 2:
         parser.error("--steps must be at least 2: the first one only warms up")
     if unknown := set(methods) - set(MARGINS):
         parser.error(f"no method {', '.join(unknown)}; there are {'; '.join(MARGINS)}")
-    free = ("json", "seeds", "methods", "others")
+    free = ("json", "seeds", "methods", "others", "equal_steps")
     settings = {k: v for k, v in vars(chosen).items() if k not in free}
     results = {"settings": settings, "runs": []}
     if chosen.json and chosen.json.exists():

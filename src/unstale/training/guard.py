@@ -41,13 +41,18 @@ class Guard:
         self._texts = dataset.queries.take(self.rows)
         self._own = own_rows(dataset, self.rows)
 
-    def begin(self, record: RunRecord, measured: Look) -> None:
-        """Keep the weights that a run starts from; a resumed run takes those of its checkpoint."""
-        record.looks.append({"step": 0, METRIC: measured[METRIC]})
-        self.best.save()
+    def watch(self, steps: Steps, total: int, measured: Look) -> BestByDev:
+        """Keep the weights of the start, and return a callback that looks ten times in a run.
 
-    def watch(self, steps: Steps, total: int) -> BestByDev:
-        """Return a callback that looks at the dev queries ten times in a run."""
+        A resumed run takes those of its checkpoint instead.
+
+        Args:
+            steps: Keeps the clock and the record of the run.
+            total: The length of the run.
+            measured: The dev metrics of the start.
+        """
+        steps.algorithm.record.looks.append({"step": 0, METRIC: measured[METRIC]})
+        self.best.save()
         return BestByDev(steps, self.look, self.best, total // 10, score)
 
     def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:

@@ -74,15 +74,13 @@ def train_checked(
     pairs, given = dataset.split("train").pairs, settings.given_negatives or 0
     epochs = settings.steps * checked.batch_size / len(pairs)
     if progress:
-        length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
-        say(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
+        _say_length(settings.steps, checked.batch_size, len(pairs))
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
-    guard = None
-    if settings.guard and "dev" in dataset.qrels:
-        guard = Guard(dataset, model, output, settings.seed)
+    guarded = settings.guard and "dev" in dataset.qrels
+    guard = Guard(dataset, model, output, settings.seed) if guarded else None
     evaluator = Evaluator(
         dataset, settings.eval_split, prepared.tokens,
         train_rows=sample_queries(dataset, settings.seed),
@@ -100,19 +98,20 @@ def train_checked(
     steps = watch_steps(trainer, loss, prepared.meter, settings, point)
     if guard:
         trainer.best = guard.best
-        guard.begin(loss.record, evaluator.dev)
-        trainer.add_callback(guard.watch(steps, settings.steps))
+        trainer.add_callback(guard.watch(steps, settings.steps, evaluator.dev))
     train_or_resume(trainer, dataset, output, resume=resume)
     save_weights(output, model, loss.miner)
 
-    metrics = evaluate(model)
-    record, logs = loss.record, trainer.state.log_history
-    overlap = corpus_overlap(model, loss.miner, evaluator)
-    examples = nearest_examples(model, loss.miner, evaluator, positives)
-    kept = settings.steps
-    if guard and (kept := guard.settle(record, kept, evaluator.dev)) < settings.steps:
+    metrics, last = evaluate(model), settings.steps
+    shown = {
+        "overlap": corpus_overlap(model, loss.miner, evaluator),
+        "examples": nearest_examples(model, loss.miner, evaluator, positives),
+    }
+    kept = guard.settle(loss.record, last, evaluator.dev) if guard else last
+    if kept < last:
         save_weights(output, model, loss.miner)
         metrics = evaluate(model)
+    record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
@@ -120,6 +119,7 @@ def train_checked(
         write_card(output / "model", model, name, metrics, record.freshness, logs)
     return RunResult(
         **shared_results(checked, prepared, record),
+        **shown,
         epochs=epochs,
         batch_size=checked.batch_size,
         shape=encoder_shape(model),
@@ -131,11 +131,14 @@ def train_checked(
         initial_train_metrics=initial_train,
         train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
-        overlap=overlap,
-        examples=examples,
         dev=record.looks or None,
         retriever_step=kept,
     )
+
+
+def _say_length(steps: int, batch_size: int, pairs: int) -> None:
+    length, epochs = f"{steps:,} steps of {batch_size} training pairs", steps * batch_size / pairs
+    say(f"{length} are {epochs:.3g} epochs of {pairs:,} pairs", flush=True)
 
 
 def _losses(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -86,14 +86,14 @@ def prepare(
     with first_alone():
         tokens = target_tokens(model, dataset, progress=progress)
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
-    buffer, embedded = None, 0
-    later = strategy.cache == "later"
+    timed = clock.timed("embedding", _embed)
+    later, buffer, embedded, held = strategy.cache == "later", None, 0, None
     if settings.buffer or (strategy.caches and not later):
-        timed = clock.timed("embedding", _embed)
         buffer, embedded = timed(model, tokens, checked, where, progress)
-    held = _hold(buffer, model.device, strategy, settings) if buffer and not later else None
     if later:  # a buffer that was given is the corpus before training, to measure by
         held = _room(model, len(tokens), checked)
+    elif buffer:
+        held = _hold(buffer, model.device, strategy, settings)
     search = _choose_search(checked, len(tokens), held, model) if held else None
     materials = Materials(
         settings=settings,
@@ -115,9 +115,6 @@ def prepare(
         given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
         given_count=given,
     )
-    embedded_as = digest(read_manifest(where)["shards"]) if buffer and where else None
-    if output is None:  # a script may keep its buffer in a folder, or not
-        embedded_as = digest(checked.made_by)
     return Prepared(
         tokens=tokens,
         buffer=buffer,
@@ -125,9 +122,18 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=_meter(dataset, trained, tokens, checked),
-        identity=identity(shared, trained, embedded_as, search),
+        identity=identity(shared, trained, _embedded_as(output, where, buffer, checked), search),
         clock=clock,
     )
+
+
+def _embedded_as(
+    output: Path | None, where: Path | None, buffer: TargetBuffer | None, checked: Checked[Any]
+) -> str | None:
+    """Describe the embedded corpus that a run starts from."""
+    if output is None:  # a script may keep its buffer in a folder, or not
+        return digest(checked.made_by)
+    return digest(read_manifest(where)["shards"]) if buffer and where else None
 
 
 def _meter(
