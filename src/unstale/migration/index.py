@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import Texts
-from unstale.distributed import gather, on_first, rank, world
+from unstale.distributed import exchange, gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
+from unstale.migration.stale import NewIndex, StaleVectors
 from unstale.settings import Precision
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
@@ -69,15 +69,18 @@ def index_chunks(
             yield start, corrected
 
 
-def whole_index(
-    pieces: Chunks, rows: int, dim: int, first: int
-) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-    """Bring the pieces of all processes together, in order, in the main memory of each."""
-    own = iter(pieces)
-    for turn in range(first // CHUNK * CHUNK, rows, CHUNK * world()):
-        _, vectors = next(own, (0, torch.zeros(0, dim)))
-        for offset, part in enumerate(gather(vectors.cpu()).split(CHUNK)):
-            yield turn + offset * CHUNK, part
+def whole_index(pieces: Chunks, dim: int) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
+    """Bring the pieces of all processes together, in order, in the main memory of each.
+
+    Pieces may have any number of rows: shards and row groups end where they end.
+    """
+    own, more = iter(pieces), True
+    while more:
+        start, vectors = next(own, (-1, torch.zeros(0, dim)))
+        turn = exchange((start, len(vectors)))
+        parts = gather(vectors.cpu()).split([count for _, count in turn])
+        yield from ((first, part) for (first, _), part in zip(turn, parts, strict=True) if len(part))
+        more = all(count for _, count in turn)
 
 
 def write_index(
@@ -97,8 +100,7 @@ def write_index(
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
     first, dim = on_first(source.written), known.fresh.shape[1]
     pieces = index_chunks(source, corrector, known, device=device, first=first)
-    whole = whole_index(pieces, source.rows, dim, first)
-    arrays = ((start, vectors.numpy()) for start, vectors in whole)
+    arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
     fresh = np.zeros(source.rows, np.bool_)

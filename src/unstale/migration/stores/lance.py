@@ -72,7 +72,7 @@ class LanceStore:
         if column.null_count:
             raise InputError(f"{self.address}: {column.null_count} rows have no {self.vector}")
         flat = column.flatten().to_numpy(zero_copy_only=False)
-        return np.asarray(flat, np.float32).reshape(-1, self.dim)
+        return np.array(flat, np.float32).reshape(-1, self.dim)
 
     def written(self, shadow: str) -> int:
         """Count the rows of the shadow; each write is one commit, done or not done."""
