@@ -79,7 +79,9 @@ def whole_index(pieces: Chunks, dim: int) -> Iterator[tuple[int, Float[Tensor, "
         start, vectors = next(own, (-1, torch.zeros(0, dim)))
         turn = exchange((start, len(vectors)))
         parts = gather(vectors.cpu()).split([count for _, count in turn])
-        yield from ((first, part) for (first, _), part in zip(turn, parts, strict=True) if len(part))
+        for (first, count), part in zip(turn, parts, strict=True):
+            if count:
+                yield first, part
         more = all(count for _, count in turn)
 
 
