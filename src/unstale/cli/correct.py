@@ -14,17 +14,15 @@ from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
-from unstale.files import atomic_file, write_json
+from unstale.files import write_json
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.stale import StaleVectors
 from unstale.migration.stores.vectors import StoreVectors
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table, ways_table
-from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
 from unstale.shown import say
 
-CURVE = "curve.svg"
 _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
 
 
@@ -49,8 +47,6 @@ def run(chosen: CorrectFlags) -> None:
         done = migration.run(output)
         if rank() == 0:
             write_json(output / RESULTS, done.results)
-            with atomic_file(output / CURVE) as temporary:
-                temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
     say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
