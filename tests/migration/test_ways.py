@@ -12,6 +12,7 @@ from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.ways import WAYS
+from unstale.written import foreign
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,9 @@ def test_a_verdict_comes_first_and_an_adapter_when_asked_for(
     assert main(again) == 0
     adapter = QueryAdapter.load(tmp_path / "new" / "adapter")
     assert adapter.matrix.shape[0] == np.load(old).shape[1]
+    assert foreign(tmp_path / "new") == []
+    sealed = json.loads((tmp_path / "new" / "files.json").read_text())["files"]
+    assert "adapter/adapter.json" in sealed
     assert not (tmp_path / "new" / "vectors.npy").exists()
 
 
@@ -60,6 +64,8 @@ def test_a_migration_grows_until_everything_is_fresh(
     assert correct(old, beir, tmp_path / "new", bert_folder, "--re-embed", "10") == 0
     fresh = []
     for more in ("25", "40"):
+        # A kill may leave the folder of a stage before its list of targets.
+        (tmp_path / "new" / "embedded" / f"re-embedded-{2 + len(fresh)}").mkdir()
         again = ["correct", "--resume", "--re-embed", more, "--output", str(tmp_path / "new")]
         assert main(again) == 0
         rows = pq.read_table(tmp_path / "new" / "rows.parquet").to_pydict()

@@ -25,6 +25,7 @@ from unstale.migration.sample import Picked
 from unstale.results import number
 
 SHARD_ROWS = 256  # what a kill can cost
+PICKED = "picked.safetensors"  # in the folder of a stage: its list of targets
 
 
 class EmbeddedTargets(NamedTuple):
@@ -54,7 +55,7 @@ class Stages:
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
         folder = self.folder / stage
-        choice = folder / "picked.safetensors"
+        choice = folder / PICKED
         if on_first(lambda: not choice.is_file()):
             chosen = pick()
             on_first(lambda: _write_picked(choice, chosen))
