@@ -21,6 +21,7 @@ from unstale.distributed import exchange, gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.integrity import digest
 from unstale.migration.stale import NewIndex, StaleVectors
 from unstale.settings import Precision
 
@@ -100,7 +101,8 @@ def write_index(
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    first, dim = on_first(source.written), known.fresh.shape[1]
+    identity = digest([made_by, known.rows.tolist(), hash_weights({"fresh": known.fresh})])
+    first, dim = on_first(lambda: source.resume_at(folder, identity)), known.fresh.shape[1]
     pieces = index_chunks(source, corrector, known, device=device, first=first)
     arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part

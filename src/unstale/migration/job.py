@@ -1,10 +1,12 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -195,6 +197,9 @@ class Migration:
             if f.name not in LATER
         }
         vectors = [sha256(path) for path in files_of(self.source.path)]
+        if not vectors:  # of a database some vectors, which a swap would change
+            some = self.source.take(np.arange(min(64, self.source.rows)))
+            vectors = [hashlib.sha256(some.tobytes()).hexdigest()]
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
