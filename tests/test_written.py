@@ -89,7 +89,7 @@ def test_overwrite_refuses_a_folder_that_kept_no_list(tmp_path: Path) -> None:
 def test_overwrite_refuses_to_delete_what_the_command_reads(flag: str, tmp_path: Path) -> None:
     run = finish(tmp_path / "run")
     flags = CorrectFlags(output=str(run), overwrite=True, **{flag: str(run / "model")})
-    with pytest.raises(InputError, match="--overwrite would delete .*model, which this command"):
+    with pytest.raises(InputError, match=r"--overwrite would delete .*model, which this command"):
         check_output(flags)
 
 
