@@ -5,10 +5,10 @@ from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -55,9 +55,9 @@ def hold_out(
     qrels = dict(dataset.qrels)
     for place, name in enumerate(wanted):
         held = np.isin(texts[train.query], order[place * count : (place + 1) * count])
-        qrels[name] = _part(train, held)
+        qrels[name] = train.take(held)
     every = np.isin(texts[train.query], order[: count * len(wanted)])
-    qrels["train"] = _part(train, ~every)
+    qrels["train"] = train.take(~every)
     if progress:
         share_of = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"
         rule = "the same ones every time; --holdout changes the share"
@@ -74,7 +74,3 @@ def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, 
     digests = (blake2b(t.encode(), digest_size=8).digest() for t in dataset.queries.take(first))
     keys = np.array([int.from_bytes(digest) for digest in digests], np.uint64)
     return first[np.argsort(keys, kind="stable")]
-
-
-def _part(qrels: Qrels, keep: Bool[ndarray, " m"]) -> Qrels:
-    return Qrels(qrels.query[keep], qrels.target[keep], qrels.grade[keep])

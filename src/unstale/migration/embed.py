@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
-from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -60,13 +60,11 @@ class Stages:
             chosen = pick()
             on_first(lambda: _write_picked(choice, chosen))
         picked = _read_picked(choice, len(self.dataset.targets))
-        texts = Texts.of(self.dataset.targets.take(picked.rows))
-        ids = Texts.of(self.dataset.target_ids.take(picked.rows))
-        some = replace(self.dataset, targets=texts, target_ids=ids)
+        some = self.dataset.with_targets(picked.rows)
         with first_alone():
             tokens = target_tokens(self.model, some, progress=False)
         began = time.perf_counter()
-        made_by, into = fingerprint(self.model, texts), folder / "vectors"
+        made_by, into = fingerprint(self.model, some.targets), folder / "vectors"
         buffer, now = embed_corpus(
             self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0
         )
