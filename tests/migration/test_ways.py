@@ -88,12 +88,15 @@ def test_rows_in_another_order_are_refused_and_ids_put_them_right(
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "a", bert_folder, *words) == 2
     assert "are rows and texts in the same order?" in capsys.readouterr().err
     ids = np.array(list(read_beir(beir).target_ids))[order]
-    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    (tmp_path / "ids.txt").write_text("\r\n".join(ids) + "\r\n", "utf-8-sig")  # as on Windows
     words += ("--ids", str(tmp_path / "ids.txt"))
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "b", bert_folder, *words) == 0
     (tmp_path / "ids.txt").write_text("\n".join(ids[:-1]) + "\n")
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "c", bert_folder, *words) == 2
     assert "119 lines, but there are 120 vectors" in capsys.readouterr().err
+    (tmp_path / "ids.txt").write_bytes("\n".join(ids).encode("utf-16"))
+    assert correct(tmp_path / "moved.npy", beir, tmp_path / "c", bert_folder, *words) == 2
+    assert "ids.txt:1: not UTF-8" in capsys.readouterr().err
 
 
 def test_ways_without_the_old_model_and_models_that_are_not_the_old_one_are_refused(

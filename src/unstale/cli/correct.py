@@ -10,6 +10,7 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import Texts
+from unstale.data.lines import text_lines
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.load import load_encoder
@@ -61,9 +62,7 @@ def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
 
 def _read_ids(path: Path, rows: int) -> Texts:
     """Read an id a line."""
-    if not path.is_file():
-        raise InputError(f"--ids {path}: no such file")
-    ids = path.read_text("utf-8").splitlines()
+    ids = [line.rstrip("\r\n") for _, line in text_lines(path, progress=False)]
     if len(ids) != rows:
         raise InputError(f"--ids {path}: {len(ids)} lines, but there are {rows} vectors")
     return Texts.of(ids)
