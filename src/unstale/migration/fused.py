@@ -19,8 +19,9 @@ from unstale.migration.queries import Parted
 from unstale.migration.sample import Picked
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import StaleVectors
+from unstale.migration.validate import Pairs
 from unstale.migration.verdict import Rates, advise
-from unstale.migration.ways import HeldOut, Trial
+from unstale.migration.ways import Trial
 
 CHECKED = 32  # sampled targets that the old model embeds again, to see that it made the index
 
@@ -67,7 +68,7 @@ class Fusing:
         taught = sample.take((~sample.held_out).nonzero()[0])
         trial = Trial(
             self.source, adapter, done.learned.corrector, taught.known(), relevant,
-            HeldOut(sample.stale[held], sample.fresh[held]), self.settings.seed,
+            Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,
         )  # fmt: skip
         values, weight = trial.run(judged)
         verdict = advise(values, self._rates(done, len(wanted)))

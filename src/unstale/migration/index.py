@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -107,17 +108,19 @@ def write_index(
     arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
-    fresh = np.zeros(source.rows, np.bool_)
-    fresh[known.rows.numpy()] = True
+    fresh = _is_fresh(known, source.rows)
     path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
 
 
-def write_rows(folder: Path, ids: Texts, known: Known) -> Path:
+def write_rows(folder: Path, ids: Texts, known: Known) -> None:
     """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
-    fresh = np.zeros(len(ids), np.bool_)
+    columns = {"id": list(ids), "is_fresh": _is_fresh(known, len(ids))}
+    with atomic_file(folder / "rows.parquet") as temporary:
+        pq.write_table(pa.table(columns), temporary)
+
+
+def _is_fresh(known: Known, rows: int) -> Bool[ndarray, " rows"]:
+    fresh = np.zeros(rows, np.bool_)
     fresh[known.rows.numpy()] = True
-    path = folder / "rows.parquet"
-    with atomic_file(path) as temporary:
-        pq.write_table(pa.table({"id": list(ids), "is_fresh": fresh}), temporary)
-    return path
+    return fresh
