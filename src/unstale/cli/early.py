@@ -14,7 +14,6 @@ from unstale.declare import parse_seeds
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
-from unstale.migration.stores.address import is_store
 from unstale.settings import STRATEGIES
 from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
@@ -36,7 +35,7 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
     _check_choices(command, values)
     for key in ("buffer", "vectors", "path"):
         named = str(values.get(key) or "")
-        if named and not is_store(named) and not place_of(named).exists():
+        if named and "://" not in named and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
     if values.get("run") and not Path(values["run"]).is_dir():
