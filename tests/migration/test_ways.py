@@ -1,6 +1,7 @@
 """`correct` with the old model: a verdict before anything is written, then an adapter."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
 from unstale.migration.adapter import QueryAdapter
-from unstale.migration.ways import WAYS
+from unstale.migration.fusion import Judged
+from unstale.migration.ways import WAYS, Trial
 from unstale.written import foreign
 
 
@@ -109,3 +111,29 @@ def test_ways_without_the_old_model_and_models_that_are_not_the_old_one_are_refu
     assert main([*words, "--old-model", str(bert_folder)]) == 2
     assert "it did not make these" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_the_relevant_targets_of_the_queries_that_judge_now_are_embedded(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """With one split, --re-embed takes half of its queries to choose by: others judge."""
+    monkeypatch.setattr("unstale.migration.fused.LEAST_JUDGED", 5)
+    data = tmp_path / "data"
+    shutil.copytree(beir, data)
+    for path in (data / "qrels").iterdir():
+        if path.name != "train.tsv":
+            path.unlink()
+    known, run = [], Trial.run
+
+    def watched(trial: Trial, judged: Judged):
+        pairs = judged.qrels.pairs
+        wanted = pairs[np.isin(pairs[:, 0], judged.rows), 1]
+        known.append(np.isin(wanted, trial.relevant.rows.numpy()).all())
+        return run(trial, judged)
+
+    monkeypatch.setattr(Trial, "run", watched)
+    words = ("--way", "verdict", "--queries", "12")
+    assert correct(old, data, tmp_path / "new", bert_folder, *words) == 0
+    again = ["correct", "--resume", "--re-embed", "10", "--output", str(tmp_path / "new")]
+    assert main(again) == 0
+    assert known == [True, True]

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries, preprocess
+from unstale.integrity import digest
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted
@@ -62,7 +63,9 @@ class Fusing:
         rows = np.intersect1d(queries.qrels.pairs[:, 0], judged.rows)
         pairs = queries.qrels.pairs
         wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
-        found = stages("relevant", lambda: Picked(wanted, wanted))
+        # Other queries may judge when a migration is resumed with more to embed.
+        stage = f"relevant-{digest(wanted.tolist())[:8]}"
+        found = stages(stage, lambda: Picked(wanted, wanted))
         relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
         # The map of the trial has not seen held-out targets; that of the adapter has.
         taught = sample.take((~sample.held_out).nonzero()[0])
