@@ -42,7 +42,6 @@ from unstale.migration.verdict import verdict
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
 MADE_OF = "made_of.json"
-LATER = ("way", "price", "re_embed")  # what may change when a migration goes on
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -194,7 +193,7 @@ class Migration:
         settings = {
             f.name: getattr(self.settings, f.name)
             for f in fields(MigrateSettings)
-            if f.name not in LATER
+            if not f.metadata.get("changeable")
         }
         vectors = [sha256(path) for path in files_of(self.source.path)]
         if not vectors:  # of a database some vectors, which a swap would change
