@@ -24,6 +24,7 @@ WRONG = {
     "train --trainer.weight_decai 1 --output x": "did you mean --trainer.weight_decay?",
     "train --holdout 0.9 --output x": "--holdout must be at most 0.5",
     "rag --reader here/reader --output x": "no model folder",
+    "correct --vectors faq.csv --old-model here/old --output x": "no model folder 'here/old'",
     "compare --strategies in-batch,a --output x": "unknown strategy 'a'",
     "compare --seeds 1,1 --output x": "seeds must be different whole numbers",
     "convert --data faq.csv --to besir --output x": "unknown format 'besir'",

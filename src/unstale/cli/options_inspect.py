@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, TrustFlags
+from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, ResumeFlags, TrustFlags
 from unstale.declare import MOST_SEED, setting
 from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
@@ -152,7 +152,7 @@ class PlanFlags(EncoderFlags):
 
 
 @dataclass(frozen=True)
-class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
+class CorrectFlags(ResumeFlags, EncoderFlags, MigrateSettings):
     """Bring old vectors up to date with a new encoder by embedding only a sample.
 
     It says what each way of serving would give and cost, and writes what --way asks for.
@@ -169,7 +169,6 @@ class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
         swap: Serve the new collection in place of the old one, which is kept, when it is written.
         data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
             folder may lack qrels, or queries.
-        resume: Resume an embedding that was interrupted.
     """
 
     vectors: str = ""
@@ -177,4 +176,3 @@ class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
     old_model: str | None = None
     ids: str | None = None
     swap: bool = setting(False, changeable=True)
-    resume: bool = False

@@ -6,10 +6,10 @@ from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -97,9 +97,9 @@ def _take_out(dataset: RetrievalDataset, names: Sequence[str], count: int) -> Re
     order, qrels = _drawn(dataset, train.query_rows), dict(dataset.qrels)
     for place, name in enumerate(names):
         held = np.isin(texts[train.query], order[place * count : (place + 1) * count])
-        qrels[name] = _part(train, held)
+        qrels[name] = train.take(held)
     every = np.isin(texts[train.query], order[: count * len(names)])
-    qrels["train"] = _part(train, ~every)
+    qrels["train"] = train.take(~every)
     return replace(dataset, qrels=qrels, held_out=(*dataset.held_out, *names))
 
 
@@ -114,7 +114,3 @@ def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, 
     digests = (blake2b(t.encode(), digest_size=8).digest() for t in dataset.queries.take(first))
     keys = np.array([int.from_bytes(digest) for digest in digests], np.uint64)
     return first[np.argsort(keys, kind="stable")]
-
-
-def _part(qrels: Qrels, keep: Bool[ndarray, " m"]) -> Qrels:
-    return Qrels(qrels.query[keep], qrels.target[keep], qrels.grade[keep])

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.corrector.network import Corrector
-from unstale.errors import InputError
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK
 from unstale.search.partition import partition
@@ -24,6 +23,7 @@ from unstale.settings import Precision
 
 _MEMORY = 0.95  # share of the past in what is known of where the best were
 _REACH = 2.5  # deviations from the mean of a cell at which its best row is expected
+_PROBES = 32  # cells that a query searches at first
 _FEWEST = 8  # cells that a query searches: fewer would blind the check
 _WIDER = 4  # times the cells that a checked query searches
 
@@ -40,8 +40,6 @@ class IVF(Approximate):
         buffer: The stale embeddings; rows to rescore are read from it, so it may be on disk.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot, a copy of the buffer in the order of the cells.
-        cells: How many cells to make; 0 for 4 sqrt(N), at most 8,192.
-        probes: Cells that a query searches at first.
         seed: The seed of the cells, and of the targets that tell where a query's best lie.
     """
 
@@ -52,13 +50,9 @@ class IVF(Approximate):
         *,
         overlap: float = 0.97,
         precision: Precision = "float32",
-        cells: int = 0,
-        probes: int = 32,
         seed: int = 0,
     ) -> None:
-        if cells < 0 or probes < 1:
-            raise InputError(f"cannot probe {probes} of {cells} cells")
-        order, starts = partition(buffer, cells, seed)
+        order, starts = partition(buffer, seed)
         device = buffer.device
         self._order, self._sizes = order.to(device), starts.diff().to(device)
         self._bounds: list[int] = starts.tolist()
@@ -66,7 +60,7 @@ class IVF(Approximate):
         snapshot = Snapshot(buffer, corrector, precision, self._order)
         super().__init__(snapshot, (1 + overlap) / 2, seed)
         self.target = overlap
-        self.probes = probes
+        self.probes = _PROBES
         self.held = 1.0  # the share of the best that was in the probed cells, at the last check
         self._home = torch.empty(len(buffer), dtype=torch.int32, device=device)  # cell of each row
         cell = torch.arange(count, dtype=torch.int32, device=device)

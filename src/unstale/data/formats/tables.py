@@ -3,7 +3,7 @@
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -114,11 +114,7 @@ class _Table:
         corpus, reading = at.corpus(self._corpus), Reading(strict=at.strict)
         rows = self.read_rows(corpus, at.progress, Reading()) if corpus else iter(())
         gathered = gather(self._examples(at, reading), columns.corpus_targets(rows), by_text=True)
-        reading.check(at.place)
-        dataset = replace(gathered.dataset(at.name), skipped=reading.skipped)
-        if at.progress:
-            reading.tell(at.place, dataset)
-        return dataset
+        return reading.finish(gathered, at.name, at.place, tell=at.progress)
 
     def _examples(self, at: Location, reading: Reading) -> Iterator[tuple[str, str, Example]]:
         alone = at.path.is_file()
