@@ -23,7 +23,7 @@ from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
-from unstale.training.overlap import corpus_overlap
+from unstale.training.overlap import corpus_overlap, last_look
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
@@ -95,6 +95,7 @@ def train_checked(
         save_weights(output, model, loss.miner)
 
     metrics = evaluate(model)
+    look = last_look(model, loss.miner, evaluator)
     record, logs = loss.record, trainer.state.log_history
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)
@@ -114,8 +115,8 @@ def train_checked(
         initial_train_metrics=initial_train,
         train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
-        overlap=corpus_overlap(model, loss.miner, evaluator),
-        examples=nearest_examples(model, loss.miner, evaluator, positives),
+        overlap=corpus_overlap(look) if look else None,
+        examples=nearest_examples(look, dataset, positives) if look else [],
     )
 
 
