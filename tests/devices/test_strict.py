@@ -11,6 +11,7 @@ import pytest
 from tests.devices.on_strict import run_all
 from tests.test_processes import torchrun
 
+from unstale.cli import main as cli
 from unstale.miners import strategies
 
 pytestmark = pytest.mark.slow
@@ -117,6 +118,7 @@ def test_every_command_that_can_be_shared_runs_over_a_group_that_refuses_tensors
     made, *rest = places
     listed = commands(made / "two", *rest, "strict")
     chosen = {name: words for name, words in listed.items() if name in [*SHARED, *OTHERS]}
+    assert {words[0] for words in chosen.values()} == set(cli.SHARED)  # all that torchrun can start
     path = made / "two.json"
     path.write_text(json.dumps(chosen))
     torchrun(2, "-m", "tests.devices.on_strict", str(path), timeout=1500)
