@@ -202,7 +202,7 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
         buffer = load(opened, "cpu")
     settings = MiningSettings(strategy="corrected", corrector_hidden=HIDDEN)
     set_seed(0)
-    with measured(chosen.folder, f"memory and cells{again}"):
+    with measured(chosen.folder, f"residuals{again}"):
         choice = Choice("ivf", "int8", "as asked")
         materials = Materials(settings, len(buffer), buffer, choice, unit=True)
         miner = build_corrected(materials)
@@ -222,6 +222,8 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
     else:
         drift = unit(torch.randn(chosen.dim), dim=0)
         optimizer = torch.optim.Adam(miner.network.parameters(), 1e-3)
+        with measured(chosen.folder, "cells"):
+            miner.search.begin(0)
         with measured(chosen.folder, f"{chosen.searches} searches"):
             for step in range(chosen.searches):
                 queries = asked(step)

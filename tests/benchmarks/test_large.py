@@ -21,6 +21,13 @@ def test_all_stages_run_and_are_measured(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert not folder.exists()
-    for stage in ("embed, int8", "5 searches", "scan both views, 64 queries", "resume", "verify"):
+    for stage in (
+        "embed, int8",
+        "cells",
+        "5 searches",
+        "scan both views, 64 queries",
+        "resume",
+        "verify",
+    ):
         assert f"| {stage} |" in done.stdout, stage
     assert "DAMAGED" not in done.stdout

@@ -1,5 +1,7 @@
 """A partition of the targets into cells of close neighbours, by faiss's k-means."""
 
+from types import ModuleType
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -31,14 +33,19 @@ def partition(
     return cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends])
 
 
-def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tensor, "c d"]:
+def import_faiss() -> ModuleType:
+    """Return faiss, or say how to install it."""
     try:
         import faiss
     except ImportError:
         raise InputError("cells need faiss: pip install 'unstale[faiss]'") from None
+    return faiss
+
+
+def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tensor, "c d"]:
     if len(vectors) <= count:
         return vectors
-    means = faiss.Kmeans(
+    means = import_faiss().Kmeans(
         vectors.shape[1], count, niter=_ROUNDS, seed=seed + 1, min_points_per_centroid=1
     )
     means.train(vectors.cpu().numpy())
@@ -47,8 +54,6 @@ def _k_means(vectors: Float[Tensor, "n d"], count: int, seed: int) -> Float[Tens
 
 def _nearest(vectors: Float[Tensor, "n d"], centroids: Float[Tensor, "c d"]) -> Int[Tensor, " n"]:
     if vectors.device.type == "cpu":  # five times as fast there
-        import faiss
-
-        return torch.from_numpy(faiss.knn(vectors.numpy(), centroids.numpy(), 1)[1][:, 0])
+        return torch.from_numpy(import_faiss().knn(vectors.numpy(), centroids.numpy(), 1)[1][:, 0])
     # |v - c|^2 = |v|^2 - 2 v.c + |c|^2, of which the first is the same for all c.
     return torch.addmm(-0.5 * centroids.square().sum(dim=1), vectors, centroids.T).argmax(dim=1)
