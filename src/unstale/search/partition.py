@@ -26,8 +26,10 @@ def partition(
     count = count or max(1, min(len(vectors), round(4 * len(vectors) ** 0.5), _MOST))
     rows = subset(len(vectors), min(len(vectors), _SAMPLE * count), seed, step=0)
     centroids = _k_means(vectors[rows.to(vectors.device)], count, seed)
-    chunks = vectors.chunks(max(256, _SCORES // count))
-    cell = torch.cat([_nearest(chunk, centroids) for _, chunk in chunks])
+    # Written into place: many small answers between large chunks would leave holes in the memory.
+    cell = torch.empty(len(vectors), dtype=torch.int32, device=centroids.device)
+    for start, chunk in vectors.chunks(max(256, _SCORES // count)):
+        cell[start : start + len(chunk)] = _nearest(chunk, centroids)
     sizes = torch.bincount(cell)
     ends = sizes[sizes > 0].cumsum(0)
     return cell.argsort(stable=True), torch.cat([ends.new_zeros(1), ends])
