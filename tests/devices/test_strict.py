@@ -29,6 +29,7 @@ MORE = {
     "gumbel": "--strategy corrected --sampling gumbel --mini-batch-size 4 --eval-steps 2",
     "filters": "--strategy corrected --relative-margin 0.05 --cross-encoder CROSS",
 }
+REFILLED = ["--relative-margin", "0.05", "--short", "refill"]  # or a random encoder leaves none
 # What torchrun can start, in two processes: every strategy that does not need one.
 SHARED = [n for n, s in strategies().items() if not s.one_process] + ["rolling", "ivf", "filters"]
 OTHERS = ["embed", "evaluate", "mine", "correct", "rag", "marginal", "compare"]
@@ -50,7 +51,7 @@ def commands(
     found |= {
         "embed": ["embed", *model, "--target-prompt", "it: "],
         "evaluate": ["evaluate", *model],
-        "mine": ["mine", *model, "--hard-negatives", "3", "--relative-margin", "0.05"],
+        "mine": ["mine", *model, "--hard-negatives", "3", *REFILLED],
         "correct": ["correct", *model, *old],
         "rag": [*rag, "--strategy", "corrected"],
         "marginal": [*rag, "--strategy", "exhaustive", "--fusion", "marginal"],
