@@ -6,9 +6,10 @@
 Writes a made-up corpus in DPR's layout (psgs_w100.tsv, questions) into a new folder and runs the
 stages below, the first ones in one process, the others in `--processes` of them: reading, grouping
 equal texts, tokenising into the store, embedding (a table of words of `--dim` numbers) into an int8
-buffer, opening it, sharing it out, `--searches` searches with ivf while the corrector moves, a
-checkpoint, and resuming from that; last `unstale verify`. The folder, with its cache, is deleted at
-the end unless `--keep` is given; for 21 million targets it grows to 12 GB.
+buffer, opening it, sharing it out, `--searches` searches with ivf while the corrector moves, the
+scan of both views that a reading of the meter begins with, a checkpoint, and resuming from that;
+last `unstale verify`. The folder, with its cache, is deleted at the end unless `--keep` is given;
+for 21 million targets it grows to 12 GB.
 
 Memory is what a process takes at most (`RssAnon`), without the pages of files, which the system may
 drop. Beside it stands what `unstale plan` foresees for a process that trains.
@@ -29,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 WORDS, TOPIC, HIDDEN, BATCH, NEGATIVES = 20_000, 10, 64, 16, 8
+PROBE = 64  # queries of the meter
 STEP = 1_000_000  # rows generated at once
 
 
@@ -187,6 +189,8 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
     from unstale.miners.strategy import Materials
     from unstale.search.auto import Choice
     from unstale.settings import MiningSettings
+    from unstale.training.identity import FORMAT
+    from unstale.training.probe import DEPTH
     from unstale.training.record import RunRecord
     from unstale.training.state import load_miner, save_miner
 
@@ -198,11 +202,11 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
         buffer = load(opened, "cpu")
     settings = MiningSettings(strategy="corrected", corrector_hidden=HIDDEN)
     set_seed(0)
-    with measured(chosen.folder, f"memory and cells{again}"):
+    with measured(chosen.folder, f"residuals{again}"):
         choice = Choice("ivf", "int8", "as asked")
         materials = Materials(settings, len(buffer), buffer, choice, unit=True)
         miner = build_corrected(materials)
-    checkpoint, record = chosen.folder / "checkpoint", RunRecord()
+    checkpoint, record = chosen.folder / "checkpoint", RunRecord(identity={"format": FORMAT})
     nobody, unit = torch.full((BATCH, 1), -1), torch.nn.functional.normalize
 
     def asked(step: int) -> Queries:
@@ -218,6 +222,8 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
     else:
         drift = unit(torch.randn(chosen.dim), dim=0)
         optimizer = torch.optim.Adam(miner.network.parameters(), 1e-3)
+        with measured(chosen.folder, "cells"):
+            miner.search.begin(0)
         with measured(chosen.folder, f"{chosen.searches} searches"):
             for step in range(chosen.searches):
                 queries = asked(step)
@@ -226,6 +232,9 @@ def _search(chosen: argparse.Namespace, *, resume: bool) -> None:
                 miner.loss(queries, fresh, rows, None).backward()
                 optimizer.step()
                 optimizer.zero_grad()
+        probe = torch.cat([asked(step).vectors for step in range(PROBE // BATCH)])
+        with measured(chosen.folder, f"scan both views, {PROBE} queries"), torch.no_grad():
+            miner.ranked(probe, min(DEPTH, len(buffer)))
         checkpoint.mkdir(exist_ok=True)
         barrier()
         with measured(chosen.folder, "checkpoint"):

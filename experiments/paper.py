@@ -51,8 +51,8 @@ STARTS = {"gtr": "sentence-transformers/gtr-t5-base", "t5": "google-t5/t5-base"}
 # T5-base's encoder: 12 layers of attention (4 x 768 x 768) and feed-forward (2 x 768 x 3072).
 PARAMETERS, TOKENS = 12 * (4 * DIM**2 + 2 * DIM * 3072), 128
 
-
 _NOWHERE = "not measured here"
+_VARIANTS = ("corrector-loss", "full-refreshes")  # by which methods of one strategy differ
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,21 @@ def compared(methods: Mapping[str, Method], start: str) -> Method:
     return Method(",".join(chosen), {"seeds": "0", **flags}, {})
 
 
-def measured(results: Path | None) -> dict[str, str]:
-    """Return what runs that are finished measured, by strategy, as the paper's columns have it."""
+def measured(results: Path | None) -> dict[str, Group]:
+    """Return the runs that are finished, by strategy."""
     if results is None:
         return {}
     groups = read_groups(json.loads(results.read_text("utf-8")), results)
-    return {group.strategy: _columns(group) for group in groups}
+    return {group.strategy: group for group in groups}
+
+
+def _ours(method: Method, group: Group | None) -> str:
+    """Write what runs of this very variant measured, as the paper's columns have it."""
+    flags = SETTINGS | dict(method.flags)
+    told = {f"--{name}": str(flags[name]) for name in _VARIANTS if name in flags}
+    if group is None or any(told.items() - (run.identity or {}).items() for run in group.runs):
+        return _NOWHERE
+    return _columns(group)
 
 
 def _columns(group: Group) -> str:
@@ -175,9 +184,13 @@ def table(
     targets: int,
     refreshes: int,
     results: Path | None = None,
+    began: str = "gtr",
 ) -> str:
-    """Write what each method costs beside what the paper printed, a row a method and start."""
-    rows, ours = [], measured(results)
+    """Write what each method costs beside what the paper printed, a row a method and start.
+
+    The results are of one start, `began`.
+    """
+    rows, runs = [], measured(results)
     for start in STARTS:
         for name, method in methods.items():
             if start in method.printed:
@@ -186,7 +199,8 @@ def table(
                 spent += [f"{found.finding:.1e}", f"{found.training:.1e}"]
                 printed = [text.replace(" ", " / ") for text in method.printed[start]]
                 words = f"`{script} --start {start} --method {name}`"
-                rows.append([words, *spent, *printed, ours.get(method.strategy, _NOWHERE)])
+                ours = _ours(method, runs.get(method.strategy)) if start == began else _NOWHERE
+                rows.append([words, *spent, *printed, ours])
     head = ["", "embedded", "re-embedded", "sampled", "FLOP to find", "FLOP to train"]
     paper = ["paper: re-embedded", *(f"paper: {column}" for column in columns)]
     return markdown_table([*head, *paper, "ours"], rows)
@@ -236,7 +250,7 @@ def run(
     parser = _parser(about, methods)
     chosen, more = parser.parse_known_args()
     if chosen.table:
-        print(table(methods, script, columns, targets, refreshes, chosen.results))
+        print(table(methods, script, columns, targets, refreshes, chosen.results, chosen.start))
         return 0
     if not chosen.data:
         parser.error("--data is required")

@@ -10,6 +10,7 @@ from unstale.cli.main import main
 from unstale.cli.options_inspect import ServeFlags
 from unstale.cli.serve import open_page
 from unstale.errors import InputError
+from unstale.files import cache_folder
 from unstale.written import foreign
 
 
@@ -29,7 +30,12 @@ def test_a_run_opens_in_every_command(beir: Path, bert_folder: Path, tmp_path: P
     page = open_page(ServeFlags(run))
     assert len(page.dataset.targets) == len(dataset.targets)
     hits = Index.of_run(run).search(dataset.queries[0], k=3)
-    again = Index(dataset, model).search(dataset.queries[0], k=3)
+    index = Index(dataset, model)
+    again = index.search(dataset.queries[0], k=3)
+    kept = cache_folder() / "indexes"
+    assert [p.name for p in kept.glob("*/shard-*")] == ["shard-00000.safetensors"]  # not in memory
+    del index
+    assert not list(kept.iterdir())
     assert [hit.id for hit in hits] == [hit.id for hit in again]
     assert hits[0].score == pytest.approx(again[0].score)
     with pytest.raises(InputError, match="is not empty; use --overwrite or --resume"):

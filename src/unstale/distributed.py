@@ -19,7 +19,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch import distributed as dist
 
-from unstale.errors import RunError
+from unstale.errors import InputError, RunError
 
 T = TypeVar("T")
 LOST = (
@@ -73,12 +73,20 @@ def barrier() -> None:
 
 @contextmanager
 def first_alone() -> Iterator[None]:
-    """Let process 0 do something before the others, which find it done."""
+    """Let process 0 do something before the others, which find it done.
+
+    If it raises an error there, the others raise it, too.
+    """
     if rank() > 0:
-        barrier()
-    yield
+        _hear_first()
+    try:
+        yield
+    except Exception as error:
+        if rank() == 0:
+            _hear_first(error=error)
+        raise
     if rank() == 0:
-        barrier()
+        _hear_first()
 
 
 def exchange(value: T) -> list[T]:
@@ -91,10 +99,27 @@ def exchange(value: T) -> list[T]:
 
 
 def on_first(work: Callable[[], T]) -> T:
-    """Let process 0 do something, and tell all of them what came of it."""
-    if world() == 1:
-        return work()
-    return cast("T", exchange(work() if rank() == 0 else None)[0])
+    """Let process 0 do something, and tell all of them what came of it, be it an error."""
+    if rank() > 0:
+        return cast("T", _hear_first())
+    try:
+        value = work()
+    except Exception as error:
+        _hear_first(error=error)
+        raise
+    return cast("T", _hear_first(value))
+
+
+def _hear_first(value: object = None, error: Exception | None = None) -> object:
+    """Return in every process what process 0 passes; in the others raise the error that it has."""
+    # Only the words of an error travel: many errors cannot be pickled.
+    kinds = [kind for kind in (InputError, RunError, OSError) if isinstance(error, kind)]
+    failed = (kinds[0], str(error)) if kinds else None if error is None else (RunError, LOST)
+    value, failed = exchange((value, failed))[0]
+    if failed is not None and rank() > 0:
+        kind, said = failed
+        raise kind(said)
+    return value
 
 
 def share(count: int) -> slice:

@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, NamedTuple, final
+from weakref import finalize
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.config import save_config
 from unstale.cli.finished import FinishedRun
 from unstale.cli.options import ShapeFlags, TrainFlags
@@ -19,12 +23,12 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.beir import write_beir
 from unstale.data.holdout import hold_out
 from unstale.declare import changed
-from unstale.encoders.embed import embed_queries, embed_targets
+from unstale.encoders.embed import embed_queries
 from unstale.encoders.load import loaded_as
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
-from unstale.files import atomic_folder
+from unstale.files import atomic_folder, cache_folder
 from unstale.locks import release
 from unstale.results import RunResult, read_results
 from unstale.search.exact import Exact
@@ -152,6 +156,9 @@ class Hit(NamedTuple):
 class Index:
     """A corpus, embedded once, to search with a text.
 
+    The embeddings are in files, so that they may be larger than memory: in the run's folder, or in
+    the cache folder until the index is deleted.
+
     Args:
         dataset: The corpus.
         model: The encoder.
@@ -165,9 +172,13 @@ class Index:
     """
 
     def __init__(self, dataset: RetrievalDataset, model: SentenceTransformer) -> None:
+        made_by = fingerprint(model, dataset.targets)
         tokens = target_tokens(model, dataset, progress=False)
-        vectors = embed_targets(model, tokens, np.arange(len(tokens)))
-        self._open(dataset, model, TargetBuffer([vectors]))
+        place = cache_folder() / "indexes"
+        place.mkdir(parents=True, exist_ok=True)
+        folder = Path(mkdtemp(dir=place))
+        finalize(self, rmtree, folder, ignore_errors=True)
+        self._open(dataset, model, embed_corpus(model, tokens, folder, made_by, progress=False)[0])
 
     @classmethod
     def of_run(cls, run: Path | str) -> "Index":

@@ -1,7 +1,10 @@
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unstale.data import dataset as module
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
 
 
@@ -24,6 +27,14 @@ def test_groups_point_to_the_first_row_of_a_text() -> None:
 def test_iterating_gives_every_text_in_order() -> None:
     texts = [f"text {i}" for i in range(5000)]  # more than one chunk
     assert list(Texts.of(texts)) == texts
+
+
+def test_ids_are_found_in_whatever_piece_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FOUND_AT_ONCE", 3)  # pieces and Arrow chunks end elsewhere
+    parts = [pa.array(part, pa.large_string()) for part in (["a", "b", "c", "d"], ["e", "f", "g"])]
+    ids = Texts(pa.chunked_array(parts))
+    assert ids.find(["g", "none", "a", "d", "e", "g"]).tolist() == [6, -1, 0, 3, 4, 6]
+    assert ids.find([]).tolist() == []
 
 
 def test_positives_hold_the_twins_of_each_positive() -> None:

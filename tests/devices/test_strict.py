@@ -11,6 +11,7 @@ import pytest
 from tests.devices.on_strict import run_all
 from tests.test_processes import torchrun
 
+from unstale.cli import main as cli
 from unstale.miners import strategies
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,7 @@ MORE = {
     "gumbel": "--strategy corrected --sampling gumbel --mini-batch-size 4 --eval-steps 2",
     "filters": "--strategy corrected --relative-margin 0.05 --cross-encoder CROSS",
 }
+REFILLED = ["--relative-margin", "0.05", "--short", "refill"]  # or a random encoder leaves none
 # What torchrun can start, in two processes: every strategy that does not need one.
 SHARED = [n for n, s in strategies().items() if not s.one_process] + ["rolling", "ivf", "filters"]
 OTHERS = ["embed", "evaluate", "mine", "correct", "rag", "marginal", "compare"]
@@ -49,7 +51,7 @@ def commands(
     found |= {
         "embed": ["embed", *model, "--target-prompt", "it: "],
         "evaluate": ["evaluate", *model],
-        "mine": ["mine", *model, "--hard-negatives", "3", "--relative-margin", "0.05"],
+        "mine": ["mine", *model, "--hard-negatives", "3", *REFILLED],
         "correct": ["correct", *model, *old],
         "rag": [*rag, "--strategy", "corrected"],
         "marginal": [*rag, "--strategy", "exhaustive", "--fusion", "marginal"],
@@ -117,6 +119,7 @@ def test_every_command_that_can_be_shared_runs_over_a_group_that_refuses_tensors
     made, *rest = places
     listed = commands(made / "two", *rest, "strict")
     chosen = {name: words for name, words in listed.items() if name in [*SHARED, *OTHERS]}
+    assert {words[0] for words in chosen.values()} == set(cli.SHARED)  # all that torchrun can start
     path = made / "two.json"
     path.write_text(json.dumps(chosen))
     torchrun(2, "-m", "tests.devices.on_strict", str(path), timeout=1500)

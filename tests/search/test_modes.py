@@ -14,6 +14,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.errors import InputError
+from unstale.search import ivf
 from unstale.search.added import Added
 from unstale.search.auto import Choice, choose, make_search
 from unstale.search.best import agreement
@@ -213,6 +214,31 @@ def test_a_resumed_search_goes_on_exactly(mode: str, unit: bool) -> None:
     rest = run(second, range(stop, 60))
     assert all(torch.equal(a, b) for a, b in zip(rest, expected[stop:], strict=True))
     assert second.readings == whole.readings
+
+
+def test_the_cells_of_a_checkpoint_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, stale, network = clustered(1200, 16, seed=1)
+    buffer = TargetBuffer([stale])
+    unused, first = IVF(buffer, network), IVF(buffer, network)
+    before = {k: v.clone() for k, v in unused.state_dict().items()}  # of a run that never searched
+    first.begin(0)
+    after = {k: v.clone() for k, v in first.state_dict().items()}  # before the first pass
+    expected = first.top_k(queries, 20).rows
+    late = IVF(buffer, network)
+    late.load_state_dict(before)
+    late.begin(0)
+    assert torch.equal(late.top_k(queries, 20).rows, expected)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("another machine may make other cells")
+
+    monkeypatch.setattr(ivf, "partition", refuse)
+    second = IVF(buffer, network)
+    second.load_state_dict(after)
+    second.begin(0)
+    assert torch.equal(second.top_k(queries, 20).rows, expected)
+    with pytest.raises(KeyError):  # of a version that made the cells again
+        IVF(buffer, network).load_state_dict({k: v for k, v in after.items() if k != "order"})
 
 
 def test_a_renewal_makes_every_row_what_h_was_when_it_began() -> None:

@@ -18,7 +18,7 @@ from unstale.miners import Corrected, Miner, Stale
 from unstale.miners.in_batch import InBatch
 from unstale.results import RunResult
 from unstale.training.job import train
-from unstale.training.overlap import corpus_overlap
+from unstale.training.overlap import corpus_overlap, last_look
 
 
 @pytest.fixture
@@ -40,7 +40,8 @@ def shares(
     rows = dataset.split("train").query_rows
     evaluator = Evaluator(dataset, "test", tokens, train_rows=rows, progress=False)
     evaluator(model)
-    return corpus_overlap(model, miner, evaluator, **more)
+    look = last_look(model, miner, evaluator, **more)
+    return None if look is None else corpus_overlap(look)
 
 
 def top(queries: torch.Tensor, targets: torch.Tensor, k: int) -> list[set[int]]:
@@ -107,3 +108,23 @@ def test_a_run_records_it(
     assert again.overlap == refreshed.overlap
     alone = train(dataset, static_model, tmp_path / "b", strategy="in-batch", **small)
     assert alone.overlap is None
+
+
+def test_a_run_ends_with_one_scan(
+    static_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scans, whole = [], Stale.ranked
+
+    def counted(self: Stale, *args, **more):
+        scans.append(args)
+        return whole(self, *args, **more)
+
+    monkeypatch.setattr(Stale, "ranked", counted)
+    small = {"steps": 2, "batch_size": 8, "probe_targets": 40, "progress": False}
+    result = train(dataset, static_model, tmp_path, strategy="corrected", search="exact", **small)
+    assert result.overlap
+    assert result.examples
+    assert len(scans) == len(result.freshness) + 1  # a reading of the meter is one

@@ -10,10 +10,13 @@ from typing import final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from unstale.errors import InputError
+
+_FOUND_AT_ONCE = 2**20  # rows that are looked through at a time
 
 
 @final
@@ -52,6 +55,21 @@ class Texts(Sequence[str]):
         """Yield `(first row, texts)` over all rows, `size` at a time."""
         for start in range(0, len(self), size):
             yield start, self._array.slice(start, size).to_pylist()
+
+    def find(self, texts: Sequence[str]) -> Int[ndarray, " n"]:
+        """Return the row of each text, or -1 if there is none; of ids, which all differ.
+
+        Example:
+            >>> Texts.of(["a", "b", "c"]).find(["c", "d", "c"]).tolist()
+            [2, -1, 2]
+        """
+        place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        rows = np.full(len(place), -1)
+        wanted = pc.SetLookupOptions(value_set=pa.array(place, pa.large_string()))
+        for start in range(0, len(self), _FOUND_AT_ONCE):
+            found = pc.index_in(self._array.slice(start, _FOUND_AT_ONCE), options=wanted)
+            rows[found.drop_null().to_numpy()] = start + np.flatnonzero(found.is_valid())
+        return rows[[place[text] for text in texts]]
 
     @cached_property
     def digest(self) -> str:

@@ -70,10 +70,5 @@ def retrieve(
 
 def own_rows(dataset: RetrievalDataset, query_rows: Int[ndarray, " q"]) -> Int[Tensor, "q 1"]:
     """Find the target whose id equals the query's, or -1."""
-    wanted = {key: i for i, key in enumerate(dataset.query_ids.take(query_rows))}
-    own = torch.full((len(query_rows), 1), -1)
-    for start, ids in dataset.target_ids.chunks(65_536):
-        for offset, key in enumerate(ids):
-            if key in wanted:
-                own[wanted[key], 0] = start + offset
-    return own
+    found = dataset.target_ids.find(dataset.query_ids.take(query_rows))
+    return torch.from_numpy(found)[:, None]

@@ -167,10 +167,14 @@ def _scanned(job: Job, strategy: Strategy, search: str) -> float:
 
 
 def disk(job: Job) -> dict[str, float]:
-    """Return the bytes of the buffer, and of a checkpoint of a corrected run."""
+    """Return the bytes of the buffer, and of a checkpoint of a corrected run.
+
+    It holds residuals, which targets have one, and the cells of ivf. A rolling or IVF search that
+    has renewed its snapshot stores that, too, as large as the buffer.
+    """
     rows = float(job.targets * job.dim)
     state = 12.0 * (job.parameters + job.network)
-    return {"buffer": job.stored, "checkpoint": state + 4 * rows + job.targets}
+    return {"buffer": job.stored, "checkpoint": state + 4 * rows + 9 * job.targets}
 
 
 def choose(found: Sequence[Cost], memory: float | None) -> Cost | None:

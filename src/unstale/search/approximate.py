@@ -55,6 +55,9 @@ class Approximate(Search):
         self._landmarks = Landmarks(snapshot.buffer, _LANDMARKS, seed)
         self._step = -1
 
+    def _prepare(self) -> None:
+        """Make what the first search needs; by default nothing."""
+
     @abstractmethod
     def _renew(self) -> None:
         """Renew some rows of the snapshot, once a step."""
@@ -69,6 +72,7 @@ class Approximate(Search):
 
     def begin(self, step: int) -> None:
         """Renew some rows of the snapshot, once a step."""
+        self._prepare()
         if step != self._step:
             self._step = step
             self._renew()
@@ -76,6 +80,7 @@ class Approximate(Search):
     def find(self, asked: Asked, k: int) -> TopK:
         """Scan, rescore what is in doubt, and learn from what that measures."""
         check_k(k, len(self.buffer))
+        self._prepare()
         scan = self.plan_scan(asked, k)
         fetched = add_late(self._scan(scan), asked.added)
         left = max(k, fetched.best.rows.shape[1] - asked.width)

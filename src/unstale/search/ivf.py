@@ -1,11 +1,12 @@
 """Corrected IVF, for millions of targets: only the cells that may hold the best are scanned.
 
-Cells are made of stale vectors, once. A cell is judged by the mean of its snapshot rows, scored
-as rows are, with h linearised into the query; so cells follow h as it moves targets. Of two cells
-with equal means the wider can hold better rows, so spread counts for a cell.
+Cells are made of stale vectors, once, at the first search. A cell is judged by the mean of its
+snapshot rows, scored as rows are, with h linearised into the query; so cells follow h as it moves
+targets. Of two cells with equal means the wider can hold better rows, so spread counts for a cell.
 """
 
 from bisect import bisect_left
+from functools import partial
 from typing import final
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from unstale.corrector.network import Corrector
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK
-from unstale.search.partition import partition
+from unstale.search.partition import import_faiss, partition
 from unstale.search.rescore import Rescored
 from unstale.search.snapshot import Part, Snapshot
 from unstale.search.vectors import Vectors
@@ -52,23 +53,34 @@ class IVF(Approximate):
         precision: Precision = "float32",
         seed: int = 0,
     ) -> None:
-        order, starts = partition(buffer, seed)
-        device = buffer.device
-        self._order, self._sizes = order.to(device), starts.diff().to(device)
-        self._bounds: list[int] = starts.tolist()
-        count = len(self._sizes)
-        snapshot = Snapshot(buffer, corrector, precision, self._order)
-        super().__init__(snapshot, (1 + overlap) / 2, seed)
+        import_faiss()  # now, rather than at the first step
+        super().__init__(Snapshot(buffer, corrector, precision), (1 + overlap) / 2, seed)
         self.target = overlap
         self.probes = _PROBES
         self.held = 1.0  # the share of the best that was in the probed cells, at the last check
-        self._home = torch.empty(len(buffer), dtype=torch.int32, device=device)  # cell of each row
+        self._partition = partial(partition, buffer, seed)
+        self._bounds: list[int] = []  # where each cell begins, and the end of the last
+
+    def _prepare(self) -> None:
+        """Make the cells at the first search, unless a checkpoint brought them."""
+        if not self._bounds:
+            order, starts = self._partition()
+            self._lay_out(order, starts)
+            self.snapshot.fill(self._order)
+            self._measure(range(len(self._sizes)))
+
+    def _lay_out(self, order: Int[Tensor, " n"], starts: Int[Tensor, " cells_and_end"]) -> None:
+        """Take over cells: the rows of one after the other, and where each begins."""
+        device = self.buffer.device
+        self._order, self._sizes = order.to(device), starts.diff().to(device)
+        self._bounds = starts.tolist()
+        count = len(self._sizes)
+        self._home = torch.empty(len(order), dtype=torch.int32, device=device)  # cell of each row
         cell = torch.arange(count, dtype=torch.int32, device=device)
         self._home[self._order] = cell.repeat_interleave(self._sizes)
-        self._centroids = torch.empty(count, buffer.dim, device=device)
+        self._centroids = torch.empty(count, self.buffer.dim, device=device)
         self._spreads = torch.empty(count, device=device)
         self._inverses = torch.ones(count, device=device)  # what a cell's offset is multiplied by
-        self._measure(range(count))
         self._ranks = torch.zeros(count, dtype=torch.float64)  # where the best were, by rank
         self._cell = count  # the next of the pass
 
@@ -166,13 +178,23 @@ class IVF(Approximate):
         return super().readings | held | {"probes": float(self.probes)}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what a checkpoint must hold; the cells are made again from the buffer."""
+        """Return what a checkpoint must hold, and the cells: another machine may make others."""
+        if not self._bounds:
+            return super().state_dict()
         numbers = torch.tensor([self._cell, self.probes, self.held], dtype=torch.float64)
-        return super().state_dict() | {"ivf": numbers, "ranks": self._ranks.clone()}
+        own = {"ivf": numbers, "ranks": self._ranks.clone(), "order": self._order}
+        return super().state_dict() | own | {"starts": torch.tensor(self._bounds)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Resume from the state of a checkpoint."""
         super().load_state_dict(state)
+        if state.keys() <= {"step", "control", "position"}:  # written before the first search
+            return
+        self._lay_out(state["order"].clone(), state["starts"])
+        if "stored" in state:
+            self.snapshot.order = self._order
+        else:
+            self.snapshot.fill(self._order)
         *counts, self.held = state["ivf"].tolist()
         self._cell, self.probes = map(int, counts)
         self._ranks = state["ranks"].clone()

@@ -47,23 +47,14 @@ class Part(NamedTuple):
 
 @final
 class Snapshot:
-    """Serve the buffer as some version of h sees it, and renew it.
-
-    Args:
-        order: Which row of the buffer stands at each place; by default its own. The stale rows are
-            then copied in that order at once.
-    """
+    """Serve the buffer as some version of h sees it, and renew it."""
 
     def __init__(
-        self,
-        buffer: Vectors,
-        corrector: Corrector,
-        precision: Precision = "float32",
-        order: Int[Tensor, " n"] | None = None,
+        self, buffer: Vectors, corrector: Corrector, precision: Precision = "float32"
     ) -> None:
         self.buffer = buffer
         self.corrector = corrector
-        self.order = order
+        self.order: Tensor | None = None  # which row of the buffer stands at each place
         # On a CPU it takes no memory before it is written to.
         self.stored = Stored.empty(len(buffer), buffer.dim, precision, buffer.device)
         # With unit output the norms belong to the snapshot: they change slowly. Stale rows have 1.
@@ -73,12 +64,14 @@ class Snapshot:
         self.renewed = 0  # rows corrected so far, in all passes
         self.before: Corrector | None = None
         self.current: Corrector | None = None
-        if order is not None:
-            places = torch.empty_like(order)
-            places[order] = torch.arange(len(order), device=order.device)
-            for start, stale in buffer.chunks(_CHUNK):
-                self.stored.write(places[start : start + len(stale)], stale)
-            self._filled = True
+
+    def fill(self, order: Int[Tensor, " n"]) -> None:
+        """Copy the stale rows, in an order of their own."""
+        self.order, self._filled = order, True
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order), device=order.device)
+        for start, stale in self.buffer.chunks(_CHUNK):
+            self.stored.write(places[start : start + len(stale)], stale)
 
     def inverses(self, start: int, stop: int) -> Float[Tensor, " n"]:
         """Return one over the norms of some rows; a single 1 if norms do not matter."""

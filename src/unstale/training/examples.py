@@ -3,59 +3,50 @@
 from collections.abc import Iterator
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
 
 from unstale.data.answers import AnswerFinder
-from unstale.data.dataset import Positives
-from unstale.encoders.embed import embed_queries
+from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.evaluation.evaluator import Evaluator
-from unstale.miners.miner import Miner
 from unstale.results import ExampleQuery, FoundQuery, ListedTarget
 from unstale.search.best import TopK
+from unstale.training.overlap import LastLook
 
 TEXT = 300  # characters of a text to keep
 
 
 def nearest_examples(
-    model: SentenceTransformer,
-    miner: Miner,
-    evaluator: Evaluator,
+    look: LastLook,
+    dataset: RetrievalDataset,
     positives: Positives,
     *,
     queries: int = 5,
     k: int = 5,
-    seed: int = 0,
 ) -> list[ExampleQuery]:
     """List the targets nearest to some training queries: truly, and as the miner's cache has them.
 
-    The true ranking was just evaluated. Known positives are in no list. The queries depend on the
-    seed alone, so that strategies can be compared on the same ones. A miner that caches nothing has
-    no examples, and one that searches no corrected view lists none there.
+    Known positives are in no list. A miner that searches no corrected view lists none there.
 
     Args:
         positives: The rows that are never a query's negatives.
-        k: How many targets to list for each.
+        k: How many targets to list for each, as far as they were ranked.
     """
-    dataset, (rows, found) = evaluator.dataset, evaluator.trained
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:queries]
-    vectors = embed_queries(model, dataset.queries.take(rows[chosen])).to(model.device)
-    banned = torch.from_numpy(positives(rows[chosen]))  # (q, p)
-    k = min(k, len(dataset.targets) - int((banned >= 0).sum(dim=1).max()))
-    ranked = miner.ranked(vectors, k, banned.to(model.device))
-    if ranked is None:
-        return []
+    rows, ranked = look.rows[: min(queries, look.trained)], look.ranked
+    corrected = ranked.searched if ranked.searched is not ranked.stale else None
     pairs = dataset.split("train").pairs
     examples = []
-    for i, place in enumerate(chosen.tolist()):
-        true = [pair for pair in _best(found, place) if pair[1] not in banned[i]]
+    for i, (query, banned) in enumerate(zip(rows.tolist(), positives(rows), strict=True)):
+        true, *cached = (
+            [pair for pair in _best(view, i) if pair[1] not in banned]
+            for view in (look.true, ranked.stale, corrected)
+        )
         ranks = {row: rank for rank, (_, row) in enumerate(true, 1)}
-        corrected = _best(ranked.searched, i) if ranked.searched is not ranked.stale else []
         lists = [
-            [ListedTarget(r, dataset.targets[r][:TEXT], round(s, 4), ranks.get(r)) for s, r in best]
-            for best in (true[:k], _best(ranked.stale, i), corrected)
+            [
+                ListedTarget(r, dataset.targets[r][:TEXT], round(s, 4), ranks.get(r))
+                for s, r in best[:k]
+            ]
+            for best in (true, *cached)
         ]
-        query = int(rows[place])
         label = int(pairs[np.argmax(pairs[:, 0] == query), 1])  # the first one
         target = ListedTarget(label, dataset.targets[label][:TEXT])
         examples.append(ExampleQuery(dataset.queries[query][:TEXT], target, *lists))
@@ -82,5 +73,7 @@ def found_examples(evaluator: Evaluator, *, queries: int = 3, seed: int = 0) -> 
     return examples
 
 
-def _best(found: TopK, place: int) -> list[tuple[float, int]]:
+def _best(found: TopK | None, place: int) -> list[tuple[float, int]]:
+    if found is None:
+        return []
     return list(zip(found.scores[place].tolist(), found.rows[place].tolist(), strict=True))

@@ -24,7 +24,7 @@ from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
 from unstale.training.guard import Guard
-from unstale.training.overlap import corpus_overlap
+from unstale.training.overlap import corpus_overlap, last_look
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.rate import decay_with_work
 from unstale.training.settings import Checked, TrainSettings
@@ -103,10 +103,7 @@ def train_checked(
     save_weights(output, model, loss.miner)
 
     metrics, last = evaluate(model), settings.steps
-    shown = {
-        "overlap": corpus_overlap(model, loss.miner, evaluator),
-        "examples": nearest_examples(model, loss.miner, evaluator, positives),
-    }
+    look = last_look(model, loss.miner, evaluator)
     kept = guard.settle(loss.record, last, evaluator.dev) if guard else last
     if kept < last:
         save_weights(output, model, loss.miner)
@@ -119,7 +116,6 @@ def train_checked(
         write_card(output / "model", model, name, metrics, record.freshness, logs)
     return RunResult(
         **shared_results(checked, prepared, record),
-        **shown,
         epochs=epochs,
         batch_size=checked.batch_size,
         shape=encoder_shape(model),
@@ -131,6 +127,8 @@ def train_checked(
         initial_train_metrics=initial_train,
         train_metrics=evaluator.train,
         corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
+        overlap=corpus_overlap(look) if look else None,
+        examples=nearest_examples(look, dataset, positives) if look else [],
         dev=record.looks or None,
         retriever_step=kept,
     )
