@@ -136,7 +136,7 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
         (["--data", "/no/such/data"], "and no built-in set (docstrings, facts)"),
         (["--data", "docstrings:no_such_package"], "cannot find the package 'no_such_package'"),
         (["--eval-split", "validation"], "no split 'validation'"),
-        (["--hard-negatives", "121"], "cannot take 122 negatives a query from 120 targets"),
+        (["--hard-negatives", "121"], "cannot take 121 negatives a query from 120 targets"),
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "-1"], "--steps must be at least 0, got -1"),
         (["--steps", "3", "--epochs", "1"], "--steps 3 and --epochs 1.0: use one of them"),

@@ -18,6 +18,7 @@ from unstale.search.best import TopK
 from unstale.training.best import BestByDev, KeptWeights, Look
 from unstale.training.callbacks import Steps
 from unstale.training.record import RunRecord
+from unstale.training.trainer import FreshTrainer
 
 _LOG = logging.getLogger(__name__)
 _K = 10
@@ -41,19 +42,20 @@ class Guard:
         self._texts = dataset.queries.take(self.rows)
         self._own = own_rows(dataset, self.rows)
 
-    def watch(self, steps: Steps, total: int, measured: Look) -> BestByDev:
-        """Keep the weights of the start, and return a callback that looks ten times in a run.
+    def watch(self, trainer: FreshTrainer, steps: Steps, measured: Look) -> None:
+        """Keep the weights of the start, and let a trainer look at the dev queries ten times.
 
         A resumed run takes those of its checkpoint instead.
 
         Args:
+            trainer: Trains the model; its checkpoints hold the best weights.
             steps: Keeps the clock and the record of the run.
-            total: The length of the run.
             measured: The dev metrics of the start.
         """
         steps.algorithm.record.looks.append({"step": 0, METRIC: measured[METRIC]})
         self.best.save()
-        return BestByDev(steps, self.look, self.best, total // 10, score)
+        trainer.best, every = self.best, trainer.args.max_steps // 10
+        trainer.add_callback(BestByDev(steps, self.look, self.best, every, score))
 
     def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:
         """Rank the dev queries by the miner's view of the corpus, if it has one."""

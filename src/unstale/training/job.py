@@ -27,6 +27,7 @@ from unstale.training.guard import Guard
 from unstale.training.overlap import corpus_overlap, last_look
 from unstale.training.prepare import Prepared, prepare, training_rows
 from unstale.training.rate import decay_with_work
+from unstale.training.record import RunRecord
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
@@ -72,18 +73,15 @@ def train_checked(
     """Train with settings that were checked: prepare, train, save, measure."""
     settings, progress = checked.settings, progress and distributed.rank() == 0
     pairs, given = dataset.split("train").pairs, settings.given_negatives or 0
-    epochs = settings.steps * checked.batch_size / len(pairs)
-    if progress:
-        _say_length(settings.steps, checked.batch_size, len(pairs))
+    epochs = _epochs(settings.steps, checked.batch_size, len(pairs), said=progress)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
-    guarded = settings.guard and "dev" in dataset.qrels
+    guarded, some = settings.guard and "dev" in dataset.qrels, sample_queries
     guard = Guard(dataset, model, output, settings.seed) if guarded else None
     evaluator = Evaluator(
-        dataset, settings.eval_split, prepared.tokens,
-        train_rows=sample_queries(dataset, settings.seed),
+        dataset, settings.eval_split, prepared.tokens, train_rows=some(dataset, settings.seed),
         dev_rows=guard.rows if guard else NO_QUERIES, progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
@@ -97,8 +95,7 @@ def train_checked(
     point = prepared.clock.timed("evaluation", evaluator.point)
     steps = watch_steps(trainer, loss, prepared.meter, settings, point)
     if guard:
-        trainer.best = guard.best
-        trainer.add_callback(guard.watch(steps, settings.steps, evaluator.dev))
+        guard.watch(trainer, steps, evaluator.dev)
     train_or_resume(trainer, dataset, output, resume=resume)
     save_weights(output, model, loss.miner)
 
@@ -108,35 +105,47 @@ def train_checked(
     if kept < last:
         save_weights(output, model, loss.miner)
         metrics = evaluate(model)
-    record, logs = loss.record, trainer.state.log_history
+    logs = trainer.state.log_history
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
-        write_card(output / "model", model, name, metrics, record.freshness, logs)
+        write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
     return RunResult(
-        **shared_results(checked, prepared, record),
+        **shared_results(checked, prepared, loss.record),
+        **_results(checked, loss.record, evaluator),
         epochs=epochs,
-        batch_size=checked.batch_size,
         shape=encoder_shape(model),
         losses=_losses(logs),
-        found=found_examples(evaluator),
-        negatives=checked.counts._asdict(),
         initial_metrics=initial,
         metrics=metrics,
         initial_train_metrics=initial_train,
-        train_metrics=evaluator.train,
-        corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
         overlap=corpus_overlap(look) if look else None,
         examples=nearest_examples(look, dataset, positives) if look else [],
-        dev=record.looks or None,
         retriever_step=kept,
     )
 
 
-def _say_length(steps: int, batch_size: int, pairs: int) -> None:
+def _results(
+    checked: Checked[TrainSettings], record: RunRecord, evaluator: Evaluator
+) -> dict[str, Any]:
+    """Return what Algorithm 1 alone knows of a run, as `RunResult` names it."""
+    return {
+        "batch_size": checked.batch_size,
+        "negatives": checked.counts._asdict(),
+        "corrector_worse_at": [f.step for f in record.freshness if worse_than_stale(f)],
+        "dev": record.looks or None,
+        "found": found_examples(evaluator),
+        "train_metrics": evaluator.train,
+    }
+
+
+def _epochs(steps: int, batch_size: int, pairs: int, *, said: bool) -> float:
+    """Return how many epochs the steps of a run are, and say it."""
     length, epochs = f"{steps:,} steps of {batch_size} training pairs", steps * batch_size / pairs
-    say(f"{length} are {epochs:.3g} epochs of {pairs:,} pairs", flush=True)
+    if said:
+        say(f"{length} are {epochs:.3g} epochs of {pairs:,} pairs", flush=True)
+    return epochs
 
 
 def _losses(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:

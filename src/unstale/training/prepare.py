@@ -90,10 +90,9 @@ def prepare(
     later, buffer, embedded, held = strategy.cache == "later", None, 0, None
     if settings.buffer or (strategy.caches and not later):
         buffer, embedded = timed(model, tokens, checked, where, progress)
+        held = _hold(buffer, model.device, strategy, settings)
     if later:  # a buffer that was given is the corpus before training, to measure by
         held = _room(model, len(tokens), checked)
-    elif buffer:
-        held = _hold(buffer, model.device, strategy, settings)
     search = _choose_search(checked, len(tokens), held, model) if held else None
     materials = Materials(
         settings=settings,
@@ -218,8 +217,8 @@ def _choose_search(
 def _hold(
     buffer: TargetBuffer, device: torch.device, strategy: Strategy, settings: MiningSettings
 ) -> Buffer:
-    """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
-    if strategy.cache == "disk" or settings.mapped:
+    """Copy a buffer into memory, unless it can stay on disk; refuse one that does not fit."""
+    if strategy.cache in ("disk", "later") or settings.mapped:
         return buffer
     way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
     check_fits("the buffer", buffer.nbytes // world(), device, way)
