@@ -22,7 +22,7 @@ _MARK = "# unstale "  # its first words: the mark of a folder that is ours to re
 
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_PATHS = set("data model retriever reader buffer vectors run".split())  # or names
+_PATHS = set("data corpus model retriever reader buffer vectors run".split())  # or names
 
 
 def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass

@@ -156,9 +156,16 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
     It writes results.json, config.yaml, model/ (the retriever) and reader/.
 
     Args:
-        data: Questions with answers and a corpus: a BEIR folder with `metadata.answers`, a folder
-            of train/dev/test files as NQ-open, TriviaQA, HotPotQA, FiD or Atlas write them (with
-            corpus.jsonl, or contexts in the files), or the built-in made-up world facts.
+        data: Questions with answers: a .csv, .tsv, .jsonl or .parquet file with columns question
+            and answer, a folder of train/dev/test files (also as NQ-open, TriviaQA, HotPotQA, FiD
+            or Atlas write them), a BEIR folder with `metadata.answers`, or the built-in `facts`.
+            PATH:question=COLUMN,answer=COLUMN names other columns.
+        corpus: Texts to answer from: a folder of .txt and .md files, or one file (.txt, .md,
+            .jsonl, .csv, .tsv, .parquet). Texts are cut into passages of at most 100 words; a row
+            or a record is one passage. Default: the corpus file in the data folder, or the
+            contexts that come with the questions.
+        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
+            are skipped and counted otherwise.
         retriever: Retriever to load: `tiny` (built in, made for a CPU), a sentence-transformers
             folder or hub name.
         reader: Reader to load: `tiny` (a small untrained T5, for small worlds), or the folder or
@@ -171,10 +178,12 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
     """
 
     data: str = setting("facts", local=True)
+    corpus: str | None = setting(None, local=True)
+    strict: bool = False
     retriever: str = "tiny"
     reader: str = "tiny"
-    reader_max_length: int = 256
-    answer_length: int = 64
+    reader_max_length: int = setting(256, least=2)
+    answer_length: int = setting(64, least=1)
     reader_lora: int = setting(0, least=0)
 
     @property

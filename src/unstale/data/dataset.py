@@ -106,6 +106,11 @@ class Qrels:
         """List the queries that have at least one relevant target."""
         return np.unique(self.pairs[:, 0])
 
+    def of(self, queries: Int[ndarray, " q"]) -> "Qrels":
+        """Return the judgements of some queries."""
+        keep = np.isin(self.query, queries)
+        return Qrels(self.query[keep], self.target[keep], self.grade[keep])
+
 
 @final
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """Queries to measure on, taken out of training where the data has no split for that."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -45,19 +46,31 @@ def hold_out(
     last = max(map(_SPLITS.index, missing))
     wanted = [name for name in _SPLITS[: 1 + last] if name not in has]
     train = dataset.split("train")
-    order = _drawn(dataset, train.query_rows)
-    texts = dataset.queries.groups
-    distinct = len(np.unique(texts[train.query_rows]))
+    drawn = draw(dataset, train.query_rows, share, wanted, progress=progress)
+    parts = {name: train.of(rows) for name, rows in drawn.items()}
+    return replace(dataset, qrels={**dataset.qrels, **parts}, held_out=tuple(wanted))
+
+
+def draw(
+    dataset: RetrievalDataset,
+    rows: Int[ndarray, " q"],
+    share: float,
+    wanted: Sequence[str],
+    *,
+    progress: bool = True,
+) -> dict[str, Int[ndarray, " n"]]:
+    """Draw a share of some queries for each split that is wanted; the others are `train`."""
+    order = _drawn(dataset, rows)
+    texts = dataset.queries.groups[rows]
+    distinct = len(order)
     count = max(1, round(share * distinct))
     if count * len(wanted) >= distinct:
         rule = f"cannot hold out {count * len(wanted)} of {distinct} training queries"
         raise InputError(f"{dataset.name}: {rule}; --holdout {share} is too much")
-    qrels = dict(dataset.qrels)
+    parts = {}
     for place, name in enumerate(wanted):
-        held = np.isin(texts[train.query], order[place * count : (place + 1) * count])
-        qrels[name] = _part(train, held)
-    every = np.isin(texts[train.query], order[: count * len(wanted)])
-    qrels["train"] = _part(train, ~every)
+        parts[name] = rows[np.isin(texts, order[place * count : (place + 1) * count])]
+    parts["train"] = rows[~np.isin(texts, order[: count * len(wanted)])]
     if progress:
         share_of = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"
         rule = "the same ones every time; --holdout changes the share"
@@ -65,7 +78,7 @@ def hold_out(
         for_each = " for each" if len(wanted) > 1 else ""
         said = f"{share_of} are held out{for_each}, {rule}"
         _LOG.warning("%s has no %s: %s", dataset.name, lacks, said)
-    return replace(dataset, qrels=qrels, held_out=tuple(wanted))
+    return parts
 
 
 def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, " n"]:
@@ -74,7 +87,3 @@ def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, 
     digests = (blake2b(t.encode(), digest_size=8).digest() for t in dataset.queries.take(first))
     keys = np.array([int.from_bytes(digest) for digest in digests], np.uint64)
     return first[np.argsort(keys, kind="stable")]
-
-
-def _part(qrels: Qrels, keep: Bool[ndarray, " m"]) -> Qrels:
-    return Qrels(qrels.query[keep], qrels.target[keep], qrels.grade[keep])
