@@ -42,6 +42,11 @@ def make_world(folder: Path) -> None:
         csv.writer(file).writerows([("Question", "Answer"), *pairs, ("", ""), pairs[0]])
     with (folder / "tickets.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("asked", "reply"), *pairs])
+    with (folder / "questions.csv").open("w", newline="", encoding="utf-8") as file:
+        asked = [(query, query.split()[-1].rstrip("?")) for query, _ in pairs]
+        csv.writer(file).writerows([("Question", "Answer"), *asked, ("", "")])
+    (folder / "manual").mkdir()
+    (folder / "manual" / "all.md").write_text("\n\n".join(target for _, target in pairs), "utf-8")
     rows = [{"query": query, "positive": target} for query, target in pairs]
     _write_lines(folder / "ROWS.jsonl", rows)
     model = _write_model(folder / "small-model")
