@@ -129,7 +129,7 @@ def _is_further() -> bool:
 
 
 def _way_on(chosen: Any) -> str:  # noqa: ANN401 - the flags of any command
-    """Say how a run goes on that has begun."""
+    """Say how to resume a run that has begun."""
     began = "resume" in flag_values(chosen) and Path(chosen.output, CONFIG).is_file()
     return f"; --resume --output {chosen.output} continues it" if began else ""
 
