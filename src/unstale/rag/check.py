@@ -78,7 +78,9 @@ def check_questions(settings: RagSettings, questions: QuestionSet) -> None:
     questions.rows(settings.eval_split)
     if len(train) < (size := _batch_size(settings)):
         rule = f"a batch of {size} needs at least {size} training questions"
-        raise InputError(f"{rule}; {questions.dataset.name} has {len(train)}: use --batch-size")
+        raise InputError(
+            f"{rule}; {questions.dataset.name} has {len(train)}: use a smaller --batch-size"
+        )
     if settings.k and settings.k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {settings.k}")
 
