@@ -80,7 +80,7 @@ def show_examples(model: SentenceTransformer, dataset: RetrievalDataset) -> None
     Each query has one of its positives and the positives of two other queries: short ones, for a
     page. Without these the library would pair queries with queries.
     """
-    card = model.model_card_data
+    card: Any = model.model_card_data  # whose annotations know no list of sentences
     if card.widget or "train" not in dataset.qrels:
         return
     pairs = dataset.qrels["train"].pairs[:_LOOKED_AT]
@@ -119,7 +119,7 @@ def write_card(
 
 
 def _put(model: SentenceTransformer, table: CardTable, metrics: dict[str, float]) -> None:
-    shown: dict[Any, Any] = model.model_card_data.eval_results_dict
+    shown: Any = model.model_card_data.eval_results_dict
     for old in [
         t for t in shown if isinstance(t, CardTable) and t.description == table.description
     ]:
