@@ -73,6 +73,7 @@ SHORTER = {
     "benchmarks/mine.py": {"--queries": "40", "--rounds": "1"},
     "benchmarks/corrector.py": {"--steps": "4"},
     "benchmarks/search.py": {"--rounds": "1", "--targets": "2000", "--steps": "6"},
+    "benchmarks/large.py": {"--targets": "2000", "--folder": "large"},
     "benchmarks/rag_step.py": {"--steps": "2"},
     "benchmarks/vs_sentence_transformers.py": {"--steps": "2", "--batch-size": "8"}
     | {"--large-batch": "16"},
