@@ -133,8 +133,8 @@ class ScheduleSettings:
     """Re-embedding: when a strategy refreshes the cached embeddings.
 
     Args:
-        refreshes: How many times the run re-embeds targets, evenly spread. Read by strategies that
-            re-embed on a schedule, such as exhaustive.
+        refreshes: Number of times that the run re-embeds targets, evenly spread. Used by strategies
+            with a schedule, such as exhaustive.
         refresh_every: Re-embed every N steps. This overrides --refreshes.
         refresh_schedule: Re-embed on a schedule START-END:EVERY,... as Atlas writes it, e.g.
             0-1000:500,1000-10000:2000. This overrides --refreshes.
@@ -150,7 +150,7 @@ class RefreshSettings:
     """Re-embedding: for the baselines of a training that refresh a part, or when needed.
 
     Args:
-        full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
+        full_refreshes: Number of times that dynnibal re-embeds the whole corpus. The paper uses 2.
         subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
             corpus, or 256 if that is more.
         sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
@@ -200,13 +200,13 @@ class EvaluationSettings:
 
     Args:
         eval_split: Split to evaluate on before and after training. Use dev to choose settings.
-            Several are separated by commas; the first is that of curves and comparisons.
+            Several are separated by commas; the first is used for curves and comparisons.
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
         probe_queries: Training queries for which the freshness meter estimates how much of the true
             top 10 the cached embeddings find. Fewer are used if --probe-targets is too low.
-        probe_targets: The most targets that the freshness meter encodes at each reading.
+        probe_targets: Largest number of targets that the freshness meter encodes at each reading.
     """
 
     eval_split: str = "test"
@@ -260,7 +260,7 @@ class FilterSettings:
     """False negatives: which mined targets are left out.
 
     Args:
-        filters: Rules by score and by rank.
+        filters: Rules that drop mined targets by score and by rank.
         cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
             name of a sentence-transformers cross-encoder. It scores no pair twice in a run.
     """

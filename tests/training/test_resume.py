@@ -180,7 +180,7 @@ def test_a_finished_run_that_lost_its_model_makes_it_again(
     before = weights(run)
     shutil.rmtree(run / "model")
     assert main(["train", "--resume", "--output", str(run)]) == 0
-    assert "the run was finished, and goes on" in caplog.text
+    assert "the run was finished, and resumes" in caplog.text
     assert weights(run) == before
 
 

@@ -24,7 +24,7 @@ _MARK = "# unstale "  # its first words: the mark of a folder that is ours to re
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 # Flags that name what a command reads: paths, or names.
-_PATHS = "data model old_model retriever reader cross_encoder buffer vectors ids run".split()
+_PATHS = "data corpus model old_model retriever reader cross_encoder buffer vectors ids run".split()
 
 
 def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass

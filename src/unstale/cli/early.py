@@ -33,7 +33,7 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
     for name in (str(values[key]) for key in _MODELS if values.get(key)):
         check_model(name)
     _check_choices(command, values)
-    for key in ("buffer", "vectors", "path"):
+    for key in ("corpus", "buffer", "vectors", "path"):
         named = str(values.get(key) or "")
         if named and "://" not in named and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""

@@ -140,7 +140,7 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     try:
         check_seal(folder, full=False)
     except InputError as flaw:
-        _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
+        _LOG.warning("%s: the run was finished, and resumes from its last checkpoint", flaw)
         return False
     say(f"{folder} is finished: nothing is left to do")
     return True

@@ -128,6 +128,10 @@ class Qrels:
         """List the queries that have at least one relevant target."""
         return np.unique(self.pairs[:, 0])
 
+    def of(self, queries: Int[ndarray, " q"]) -> "Qrels":
+        """Return the judgements of some queries."""
+        return self.take(np.isin(self.query, queries))
+
 
 @final
 @dataclass(frozen=True)

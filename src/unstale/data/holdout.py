@@ -1,7 +1,7 @@
 """Queries to measure on, taken out of training where the data has no split for that."""
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -63,7 +63,20 @@ def _hold_out_missing(
 ) -> RetrievalDataset:
     last = max(map(_SPLITS.index, missing))
     wanted = [name for name in _SPLITS[: 1 + last] if name not in has]
-    distinct = _distinct(dataset)
+    rows = dataset.split("train").query_rows
+    return _with(dataset, draw(dataset, rows, share, wanted, progress=progress))
+
+
+def draw(
+    dataset: RetrievalDataset,
+    rows: Int[ndarray, " q"],
+    share: float,
+    wanted: Sequence[str],
+    *,
+    progress: bool = True,
+) -> dict[str, Int[ndarray, " n"]]:
+    """Draw a share of some queries for each split that is wanted; the others are `train`."""
+    distinct = len(np.unique(dataset.queries.groups[rows]))
     count = max(1, round(share * distinct))
     if count * len(wanted) >= distinct:
         rule = f"cannot hold out {count * len(wanted)} of {distinct} training queries"
@@ -75,37 +88,41 @@ def _hold_out_missing(
         for_each = " for each" if len(wanted) > 1 else ""
         said = f"{share_of} are held out{for_each}, {rule}"
         _LOG.warning("%s has no %s: %s", dataset.name, lacks, said)
-    return _take_out(dataset, wanted, count)
+    return _parts(dataset, rows, wanted, count)
 
 
 def _hold_out_dev(dataset: RetrievalDataset, share: float, *, progress: bool) -> RetrievalDataset:
     """Hold out half of the share as a dev split, at most 500 queries, if that makes 20 or more."""
-    distinct = 0 if "dev" in dataset.qrels else _distinct(dataset)
+    rows = dataset.split("train").query_rows
+    distinct = len(np.unique(dataset.queries.groups[rows]))
     count = min(_MOST_DEV, round(share / 2 * distinct))
-    if count < _FEWEST_DEV:
+    if "dev" in dataset.qrels or count < _FEWEST_DEV:
         return dataset
     if progress:
         what = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"
         rule = "to choose the weights by; --no-guard trains on them"
         _LOG.warning("%s has no dev split: %s are held out %s", dataset.name, what, rule)
-    return _take_out(dataset, ["dev"], count)
+    return _with(dataset, _parts(dataset, rows, ["dev"], count))
 
 
-def _take_out(dataset: RetrievalDataset, names: Sequence[str], count: int) -> RetrievalDataset:
-    """Move the pairs of the first `count` queries of the draw to each split, one after another."""
-    train, texts = dataset.split("train"), dataset.queries.groups
-    order, qrels = _drawn(dataset, train.query_rows), dict(dataset.qrels)
-    for place, name in enumerate(names):
-        held = np.isin(texts[train.query], order[place * count : (place + 1) * count])
-        qrels[name] = train.take(held)
-    every = np.isin(texts[train.query], order[: count * len(names)])
-    qrels["train"] = train.take(~every)
-    return replace(dataset, qrels=qrels, held_out=(*dataset.held_out, *names))
+def _parts(
+    dataset: RetrievalDataset, rows: Int[ndarray, " q"], names: Sequence[str], count: int
+) -> dict[str, Int[ndarray, " n"]]:
+    """Give the first `count` texts of the draw to each split, one after another; the rest train."""
+    order, texts = _drawn(dataset, rows), dataset.queries.groups[rows]
+    parts = {
+        name: rows[np.isin(texts, order[place * count : (place + 1) * count])]
+        for place, name in enumerate(names)
+    }
+    return parts | {"train": rows[~np.isin(texts, order[: count * len(names)])]}
 
 
-def _distinct(dataset: RetrievalDataset) -> int:
-    """Count the training queries with different texts."""
-    return len(np.unique(dataset.queries.groups[dataset.split("train").query_rows]))
+def _with(dataset: RetrievalDataset, parts: Mapping[str, Int[ndarray, " n"]]) -> RetrievalDataset:
+    """Return the dataset with its training queries in these splits."""
+    train = dataset.split("train")
+    qrels = {**dataset.qrels, **{name: train.of(rows) for name, rows in parts.items()}}
+    held = [name for name in parts if name != "train"]
+    return replace(dataset, qrels=qrels, held_out=(*dataset.held_out, *held))
 
 
 def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, " n"]:

@@ -32,7 +32,7 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.settings import CheckpointSettings
-from unstale.training.card import card_settings
+from unstale.training.card import card_settings, show_examples
 from unstale.training.job import make_loss
 from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
@@ -111,6 +111,7 @@ class FreshNegatives:
         algorithm.about |= {"corpus": data.name, "targets": len(data.targets)}
         self.loss = ScriptLoss(algorithm)
         self.dataset = training_rows(data, roles.query)
+        show_examples(model, data)
         self.tasks: dict[str, Task] = dict.fromkeys(roles.texts, "document")
         self.tasks[roles.query] = "query"
         self.corrector_lr = chosen.corrector_lr

@@ -61,7 +61,9 @@ def train_rag(
         progress: Show progress bars.
         changes: Settings by name, which replace those in `settings`.
     """
-    checked = check_rag(changed(settings, changes), questions, retriever, reader)
+    wanted = changed(settings, changes)
+    questions = questions.hold_out(wanted.eval_split, wanted.holdout, progress=progress)
+    checked = check_rag(wanted, questions, retriever, reader)
     return train_rag_checked(
         questions, retriever, reader, Path(output), checked, resume=resume, progress=progress
     )
@@ -92,9 +94,8 @@ def train_rag_checked(
     )
     timed = partial(prepared.clock.timed, "evaluation")
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
-    timed(evaluator.retrieve)(retriever, corpus)
-    timed(evaluator.begin)()
-    initial, found_at_start = evaluator.means, evaluator.found_in_dev
+    initial = timed(evaluator.begin)(retriever, corpus)
+    found_at_start = evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
 

@@ -18,7 +18,7 @@ from unstale.results import RunResult
 from unstale.shown import say
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
-from unstale.training.card import card_settings, write_card
+from unstale.training.card import card_settings, show_examples, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
@@ -190,13 +190,10 @@ def make_trainer(
     """Make the trainer of a run; without progress it is silent."""
     arguments = _arguments(model, loss, checked, output, progress=progress)
     rows, keep = training_rows(dataset), checked.settings.keep_checkpoints
-    card, widget = model.model_card_data, model.model_card_data.widget
-    if not progress:
-        card.widget = widget or [{}]  # or the trainer makes examples for the card, with a bar
+    show_examples(model, dataset)
     trainer = FreshTrainer(model, arguments, rows, loss, keep)
     decay_with_work(trainer, loss.miner)
     if not progress:
-        card.widget = widget
         trainer.remove_callback(PrinterCallback)
     return trainer
 

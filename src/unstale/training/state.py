@@ -68,7 +68,9 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
                 search.load_state_dict(known)
             except (KeyError, RuntimeError, ValueError):
                 rule = "the state of its search is that of another version of unstale"
-                raise InputError(f"{folder}: {rule}; go on with that one, or start anew") from None
+                raise InputError(
+                    f"{folder}: {rule}; resume with that one, or start again"
+                ) from None
         else:
             _LOG.warning("another number of processes: the search begins a new snapshot")
     record.counters = Counters(**state["counters"])

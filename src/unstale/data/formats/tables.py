@@ -134,6 +134,15 @@ class _Table:
 
 _write_parquet = partial(columns.write_arrow, open_writer=pq.ParquetWriter)
 
-CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv).format
-JSONL = _Table("jsonl", (".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True).format
-PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet).format
+_CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv)
+_JSONL = _Table("jsonl", (".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True)
+_PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet)
+_TABLES = {suffix: table for table in (_CSV, _JSONL, _PARQUET) for suffix in table.suffixes}
+CSV, JSONL, PARQUET = _CSV.format, _JSONL.format, _PARQUET.format
+
+
+def table_rows(path: Path, progress: bool, reading: Reading) -> columns.Rows:
+    """Yield `(where, row)` of a table, whatever its columns mean; the suffix tells its format."""
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(f"{path} is not a table; expected one of {', '.join(_TABLES)}")
+    return _TABLES[path.suffix.lower()].read_rows(path, progress, reading)
