@@ -113,7 +113,7 @@ class Strategy:
         reads: Settings that only some strategies read; others leave them without effect.
         negatives: How many negatives of each kind a query gets by default.
         views_all: Whether it can show any target as it sees it, which false-negative filters,
-            free negatives and the freshness meter need.
+            and the freshness meter need.
         searches_part: Whether it searches only a part of the corpus at a time.
         one_process: Whether it needs the whole buffer in one process.
         needs_steps: Whether it must know the length of the run.
