@@ -34,6 +34,7 @@ SETTINGS = {
     "corrector-loss": "ce",  # with the next two: the paper's method to the letter
     "no-memory": None,
     "no-fallback": None,
+    "no-guard": None,
     "search": "exact",
     # The paper gives neither rates nor lengths; one Adam trains encoders and corrector.
     "learning-rate": 1e-4,

@@ -63,6 +63,7 @@ def small_negatives(name: str, hard: int, uniform: int = 0, **changes: Any) -> N
     made = small_materials(uniform_negatives=uniform, **others)
     counts = NegativeCounts(hard, uniform)
     negatives = build_negatives(find_strategy(name), made, counts, **beside)
+    negatives.mined_for = 1.0  # so that all queries can be compared
     mining(negatives.miner, made)
     return negatives
 

@@ -83,7 +83,7 @@ def test_damage_is_named(sealed: Path, how: str, rule: str) -> None:
 def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
     where = ["--data", str(beir), "--output", str(output), "--save-steps", "1"]
-    assert main(["train", *where, *SMALL.split()]) == 0
+    assert main(["train", *where, *SMALL.split(), "--strategy", "corrected"]) == 0
     return output
 
 

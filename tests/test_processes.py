@@ -39,7 +39,7 @@ def torchrun(
 
 
 CASES = {
-    "free": {},
+    "staged": {},
     "corrected": {"strategy": "corrected"},
     "apart": {"strategy": "corrected", "share_candidates": False, "sampling": "gumbel"},
     "exhaustive": {"strategy": "exhaustive"},
@@ -54,10 +54,10 @@ CASES = {
 @pytest.mark.parametrize(
     ("case", "count"),
     [
-        ("free", 2),
+        ("staged", 2),
         pytest.param("corrected", 4, marks=pytest.mark.slow),
         pytest.param("rag", 4, marks=pytest.mark.slow),
-        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "free"),
+        *(pytest.param(c, 2, marks=pytest.mark.slow) for c in CASES if c != "staged"),
     ],
 )
 def test_several_processes_do_what_one_does(
@@ -70,7 +70,8 @@ def test_several_processes_do_what_one_does(
     torchrun(count, SCRIPT, str(many), *words, "20", json.dumps(CASES[case]))
     one, several = (load_file(d / "gradients.safetensors") for d in (tmp_path / "one", many))
     assert one.keys() == several.keys()
-    assert any("network" in name for name in one) == (case in ("free", "corrected", "apart", "rag"))
+    # The first step of `staged` does not mine yet.
+    assert any("network" in name for name in one) == (case in ("corrected", "apart", "rag"))
     for name, gradient in one.items():
         torch.testing.assert_close(several[name], gradient, atol=1e-5, rtol=0, msg=name)
     ours, theirs = (json.loads((d / "trace.json").read_text()) for d in (many, tmp_path / "one"))

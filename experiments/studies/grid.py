@@ -116,7 +116,10 @@ class Grid:
         _check_variants(variants)
         encoder = {k: v for k, v in settings.train.items() if k in ENCODER_FLAGS}
         others = {k: v for k, v in settings.train.items() if k not in encoder}
-        common = TrainSettings(steps=settings.steps, batch_size=64, eval_split=settings.split)
+        # Studies compare methods at the end of a run, as the paper does, and not their best points.
+        common = TrainSettings(
+            steps=settings.steps, batch_size=64, eval_split=settings.split, guard=False
+        )
         common = changed(common, others)
         chosen = {label: changed(common, own) for label, own in variants.items()}
         return Plan(variants, seeds, encoder, common, chosen)

@@ -17,6 +17,7 @@ STRATEGIES = (  # every one of ours, in the order of the documentation; see `uns
     "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
     "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
 )  # fmt: skip
+HIDDEN = 768  # units of a corrector, unless its strategy or the user says otherwise
 LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
 SearchMode = Literal["auto", "exact", "rolling", "ivf"]
@@ -67,8 +68,8 @@ class NegativeSettings:
     """Negatives: how many of each kind a query gets.
 
     Args:
-        hard_negatives: Targets mined for each query. Every query of the batch uses those of all.
-            The paper uses 64. Default: 1 for staged, otherwise 4.
+        hard_negatives: Targets mined for each query, or by staged for a quarter of the batch. Every
+            query of the batch uses those of all. The paper uses 64. Default: 4.
         uniform_negatives: Targets drawn uniformly for each query. The paper uses 64. Default: 0 for
             staged, otherwise 1.
         given_negatives: Targets drawn for each query, anew at every step, from the hard negatives
@@ -97,7 +98,8 @@ class CorrectorSettings:
 
     Args:
         corrector_hidden: Width of the corrector's hidden layer (the paper uses 8192), a list such
-            as [512,512] for several layers, or 0 for a linear corrector.
+            as [512,512] for several layers, or 0 for a linear corrector. Default: 0 for staged,
+            otherwise 768.
         corrector_lr: Learning rate of the corrector.
         corrector_weight: Weight of the corrector's loss. The paper uses 10.
         corrector_loss: Loss of the corrector: mse (equation 5 of the paper, squared), ce
@@ -109,7 +111,7 @@ class CorrectorSettings:
             worse than none. Disable it to reproduce the paper.
     """
 
-    corrector_hidden: int | Sequence[int] = 768
+    corrector_hidden: int | Sequence[int] | None = None
     corrector_lr: float = setting(1e-3, least=0)
     corrector_weight: float = setting(10.0, least=0)
     corrector_loss: LossName = "mse"
@@ -124,7 +126,7 @@ class CorrectorSettings:
             >>> CorrectorSettings(corrector_hidden=[512, 512]).corrector_widths
             (512, 512)
         """
-        hidden = self.corrector_hidden
+        hidden = HIDDEN if self.corrector_hidden is None else self.corrector_hidden
         return tuple(w for w in ([hidden] if isinstance(hidden, int) else hidden) if w)
 
 
@@ -159,7 +161,7 @@ class RefreshSettings:
         rerank_depth: Stale targets that stale-rerank reranks for each query.
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
-        mine_from: staged trains with in-batch negatives for this share of the run. It then embeds
+        mine_from: staged trains without mined negatives for this share of the run. It then embeds
             the corpus, once, and adds hard negatives.
     """
 
@@ -199,7 +201,8 @@ class EvaluationSettings:
     """Evaluation: metrics, and the freshness meter.
 
     Args:
-        eval_split: Split to evaluate on before and after training. Use dev to choose settings.
+        eval_split: Split to evaluate on before and after training. Use dev to choose settings, with
+            --no-guard, since the guard chooses weights by it.
             Several are separated by commas; the first is used for curves and comparisons.
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
@@ -218,17 +221,27 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class HoldoutSettings:
-    """Evaluation: on what, and which weights are kept.
+    """Evaluation: on what, where the data has no split for it.
 
     Args:
         holdout: Share of the training queries to take out of training and evaluate on, if the data
             has no such split. 0 refuses such data.
-        guard: Keep the weights that rank the dev queries best: those at the start, while mining or
-            at the end. Without a dev split, half of --holdout is taken out of training for it, at
-            most 500 queries. --no-guard keeps the last weights.
     """
 
     holdout: float = setting(0.1, least=0, most=0.5)
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """Evaluation: which weights are kept.
+
+    Args:
+        guard: Keep the weights that rank the dev queries best: those at the start, while mining or
+            at the end. Without a dev split, half of --holdout is taken out of training for it, at
+            most 500 queries; where that would be fewer than 20, the last weights are kept, as with
+            --no-guard.
+    """
+
     guard: bool = True
 
 
@@ -271,6 +284,12 @@ class FilterSettings:
 
 @dataclass(frozen=True)
 class TrainSections(
-    LengthSettings, HoldoutSettings, FilterSettings, NegativeSettings, RefreshSettings, JobSettings
+    LengthSettings,
+    GuardSettings,
+    HoldoutSettings,
+    FilterSettings,
+    NegativeSettings,
+    RefreshSettings,
+    JobSettings,
 ):
     """Every section of a training run; `TrainSettings` adds what checks them."""

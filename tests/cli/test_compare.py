@@ -122,7 +122,6 @@ def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, ca
         ),
         (["--strategy", "stale"], "--strategy stale: a comparison takes --strategies"),
         (["--seed", "3"], "--seed 3: a comparison takes --strategies and --seeds"),
-        (["--dtype", "int8"], "--dtype int8: exhaustive writes to the buffer"),
     ],
 )
 def test_bad_input_is_named_before_any_work(

@@ -56,8 +56,18 @@ def test_every_format_gets_the_models_hardest_negatives(
 def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
     flags = ["--data", str(beir), "--learning-rate", "0.05", "--corrector-lr", "0.05"]
+    flags += ["--strategy", "corrected", "--no-guard"]
     assert main(["train", *flags, *SMALL.split(), "--output", str(output)]) == 0
     return output
+
+
+def test_a_run_that_keeps_no_corpus_says_what_to_do(beir: Path, tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    assert main(["train", "--data", str(beir), *SMALL.split(), "--output", str(run)]) == 0
+    capsys.readouterr()
+    assert mine(tmp_path / "out", "--run", run) == 2
+    assert f"--model {run / 'model'} embeds the targets" in capsys.readouterr().err
+    assert mine(tmp_path / "out", "--data", beir, "--model", run / "model") == 0
 
 
 def test_a_run_mines_in_its_corrected_view(
@@ -97,7 +107,7 @@ def test_bad_flags_are_refused_and_leave_nothing(
         ([*data, "--split", "extra"], "no split 'extra'"),
         ([*data, "--hard-negatives", 120], "cannot mine 120 negatives from 120 targets"),
         ([*data, "--range-min", 3, "--range-max", 4], "cannot take 4 negatives"),
-        (["--run", beir], "is not a finished run with a corrector"),
+        (["--run", beir], "is not a finished run that keeps its corrector"),
         (["--run", run, "--data", other], "was made of other texts than other"),
     ]:
         assert mine(tmp_path / "out", *flags) == 2

@@ -99,3 +99,9 @@ def test_too_few_queries_choose_nothing() -> None:
             dev=True,
         ).qrels
     )
+
+
+def test_a_dev_split_of_answers_is_a_dev_split() -> None:
+    whole = make(MANY, [(i, i % 4) for i in range(600)])
+    asked = replace(whole, questions={"dev": np.arange(3)})
+    assert "dev" not in hold_out(asked, "train", 0.1, dev=True).qrels

@@ -16,12 +16,14 @@ FOUND = Findings(
     high=0.03,
     queries=200,
     batch_size=64,
+    mined=12,
 )
 
 
 def test_few_steps_tell_nothing() -> None:
     short = replace(FOUND, default=replace(FOUND.default, steps=10))
-    assert advise(short).startswith("Only 10 steps fitted into the time, too few for advice:")
+    assert advise(short).startswith("Too few steps fitted into the time (10) for advice:")
+    assert advise(replace(FOUND, mined=0)).startswith("Too few steps fitted into the time (60)")
 
 
 def test_a_clear_gain_is_named_with_its_interval() -> None:

@@ -34,7 +34,7 @@ def test_doctor(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     assert [(one["strategy"], one["steps"]) for one in tried] == [("in-batch", 6), ("staged", 6)]
     assert all(one["seconds"] > 0 for one in tried)
     assert found["gain"] == pytest.approx(tried[1]["ndcg"] - tried[0]["ndcg"])
-    assert found["low"] <= found["gain"] <= found["high"]
+    assert found["mined"] == 1  # after 5 of 6 steps
 
 
 def test_it_stops_when_the_time_is_up(beir: Path, bert_folder: Path, capsys) -> None:
@@ -42,7 +42,7 @@ def test_it_stops_when_the_time_is_up(beir: Path, bert_folder: Path, capsys) -> 
     assert main([*words, "--batch-size", "8", "--seconds", "0.01"]) == 0
     shown = capsys.readouterr().out
     assert "batches of 8 on 48 of 120 targets" in shown
-    assert "Only 1 steps fitted into the time" in shown
+    assert "Too few steps fitted into the time (1)" in shown
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,15 @@ def test_what_cannot_be_tried(beir, bert_folder, tmp_path, capsys, flags, rule) 
     assert main([*words, "--output", str(tmp_path / "out")]) == 2
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_both_trainings_take_the_same_seconds(
+    beir: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    words = ["doctor", "--data", str(beir), "--model", str(bert_folder), "--layers", "1"]
+    assert main([*words, "--seconds", "12", "--output", str(tmp_path / "out")]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())["doctor"]
+    first, second = found["in_batch"], found["default"]
+    assert second["steps"] < first["steps"]
+    # The second is planned by the first; the rest is the noise of a machine with other work.
+    assert second["seconds"] < 2 * first["seconds"]

@@ -71,7 +71,7 @@ def test_the_mix_and_the_rows_are_settings() -> None:
     rows = recovered_gap.variants(settings)
     assert len(rows) == 10
     for label, row in rows.items():
-        if label == "in-batch":  # which encodes no hard negatives
+        if label in ("in-batch", "staged"):  # which have their own numbers
             assert "hard_negatives" not in row
         else:
             assert (row["hard_negatives"], row["uniform_negatives"]) == (6, 6)
@@ -81,7 +81,7 @@ def test_the_mix_and_the_rows_are_settings() -> None:
     assert rows["exhaustive"]["refreshes"] == 5
     only = recovered_gap.variants(replace(settings, rows="stale; corrected"))
     assert list(only) == ["stale", "corrected"]
-    with pytest.raises(InputError, match="there is no recipe 'fresh', but in-batch; corrected"):
+    with pytest.raises(InputError, match="there is no recipe 'fresh', but in-batch; staged"):
         recovered_gap.variants(replace(settings, rows="fresh"))
 
 

@@ -10,12 +10,13 @@ from torch import Tensor
 from transformers import get_linear_schedule_with_warmup
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.miners import Embedded, Queries, find_strategy
+from unstale.miners import Embedded, NegativeCounts, Negatives, Queries, find_strategy
 from unstale.miners.in_batch import InBatch
 from unstale.miners.staged import Staged
+from unstale.training.candidates import choose_candidates
 from unstale.training.identity import FORMAT
 from unstale.training.rate import linear
-from unstale.training.record import RunRecord
+from unstale.training.record import Counters, RunRecord
 from unstale.training.state import load_miner, save_miner
 
 N, D, B, K = 60, 8, 5, 4
@@ -88,6 +89,7 @@ def test_a_checkpoint_of_either_stage_resumes(mining: bool, dtype: str, tmp_path
         miner.loss(batch(), torch.randn(3, D), torch.arange(3), None)  # writes to the memory
     save_miner(tmp_path, miner, RunRecord(identity=same))
     load_miner(tmp_path, again, RunRecord(identity=same))
+    assert bool(again.mining) == mining
     assert torch.equal(again.mine(batch(), K), miner.mine(batch(), K))
     # The first stage holds nothing that has a row for each target.
     assert ("vectors" in load_file(tmp_path / "miner.safetensors")) == mining
@@ -101,9 +103,37 @@ def test_the_learning_rate_falls_with_the_work() -> None:
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("warmup", [1, 30, 150, 240, 299])
+def test_a_warm_up_ends_at_the_rate_that_was_asked_for(warmup: int) -> None:
+    found = [linear(step, miner=build(), steps=300, warmup=warmup) for step in range(301)]
+    assert max(found) == found[warmup] == 1.0
+    assert found[300] == 0.0
+
+
 def test_where_all_steps_are_alike_it_is_the_trainers_own_schedule() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], lr=1.0)
     stock = get_linear_schedule_with_warmup(optimizer, 3, 10).lr_lambdas[0]
     for step in range(11):
         assert linear(step, miner=InBatch(), steps=10, warmup=3) == stock(step)
+
+
+def test_every_fourth_query_is_mined_for_and_all_use_what_is_found() -> None:
+    miner, queries = build(), batch()
+    miner.begin(10)
+    miner.refresh(8, fresh)
+    made = find_strategy("staged")
+    mined = Negatives(miner, NegativeCounts(K, 0), mined_for=made.mined_for).mine(queries)
+    # A quarter of 5 queries is 2, rounded up; the others have none of their own.
+    assert torch.equal(mined.hard[:2], miner.mine(queries, K)[:2])
+    assert (mined.hard[2:] == -1).all()
+    label = queries.positives[:, 0]
+    found = choose_candidates(
+        Negatives(miner, NegativeCounts(K, 0), mined_for=made.mined_for),
+        queries, label, Counters(), shared=True,
+    )  # fmt: skip
+    assert set(found.rows.tolist()) == {*label.tolist(), *mined.hard[:2].flatten().tolist()}
+    assert torch.equal(found.rows[found.label], label)
+    assert found.rows[found.labels].tolist() == sorted(set(label.tolist()))
+    # Nothing but its own positive is absent from a query's softmax.
+    assert (found.absent.sum(dim=1) == 0).all()

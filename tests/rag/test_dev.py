@@ -10,10 +10,11 @@ from safetensors.torch import load_file
 from tests.rag.test_job import SMALL, weights
 
 from unstale.errors import InputError
-from unstale.rag.dev import choose_dev, kept_step
+from unstale.rag.dev import choose_dev, score
 from unstale.rag.job import train_rag
 from unstale.rag.questions import QuestionSet
 from unstale.rag.settings import RagSettings
+from unstale.training.best import kept_look
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_a_reader_that_answers_at_random_leaves_the_retriever_as_it_was(
     with caplog.at_level(logging.WARNING, "unstale"):
         options |= {"dev_questions": 256}
         kept = train_rag(questions, retriever, reader, tmp_path / "kept", **options)
-    assert (kept.retriever_step, kept.reader_step) == (0, kept_step(kept.dev))
+    assert (kept.retriever_step, kept.reader_step) == (0, kept_look(kept.dev, score)["step"])
     assert "THE RETRIEVER GOT WORSE" in caplog.text
     for name, value in retriever.state_dict().items():
         assert torch.equal(value, before[name]), name
@@ -55,7 +56,7 @@ def test_the_weights_of_the_best_look_are_the_run_s(start, questions, tmp_path: 
     options |= {"keep_checkpoints": 9, "steps": 5}
     done = train_rag(questions, *start(), tmp_path, **options)
     assert [look["step"] for look in done.dev] == [1, 2, 3, 4, 5]
-    assert done.retriever_step == done.reader_step == kept_step(done.dev)
+    assert done.retriever_step == done.reader_step == kept_look(done.dev, score)["step"]
     checkpoint = tmp_path / "checkpoints" / f"checkpoint-{done.reader_step}"
     kept, saved = weights(tmp_path), load_file(checkpoint / "reader.safetensors")
     trained = {name.rpartition("/")[2]: v for name, v in kept.items() if name.startswith("reader")}
@@ -73,7 +74,7 @@ def test_the_best_look_is_that_of_the_most_exact_answers() -> None:
         {"step": 4, "exact_match": 0.6, "f1": 0.7},
         {"step": 5, "exact_match": 0.4, "f1": 0.8},
     ]
-    assert kept_step(looks) == 4
+    assert kept_look(looks, score)["step"] == 4
 
 
 def test_a_resumed_run_keeps_the_same_weights(start, questions, tmp_path: Path) -> None:

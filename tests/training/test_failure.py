@@ -64,7 +64,8 @@ def test_nan_stops_the_run_and_says_where(
         return step(self, *args, **kwargs)
 
     monkeypatch.setattr(FreshTrainer, "training_step", stepping)
-    assert train(tmp_path / "run") == 3
+    mined = ("--strategy", "corrected")  # from the first step on, so that the corrector trains
+    assert train(tmp_path / "run", *mined) == 3
     error = capsys.readouterr().err
     assert f"NaN or infinity in {what} at step 3" in error
     assert "checkpoint-2" in error

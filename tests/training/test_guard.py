@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.buffer.buffer import TargetBuffer
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.load import load_encoder
+from unstale.miners import Stale
 from unstale.training.best import KeptWeights
 from unstale.training.guard import METRIC, Guard
 from unstale.training.job import train
@@ -56,8 +59,25 @@ def test_looks_are_taken_wherever_the_miner_sees_the_corpus(
     result = train(dataset, start(), tmp_path / "run", **SMALL, mine_from=0.5)
     assert result.dev is not None
     # Before training; after the third step, when the corpus is embedded, and those that follow;
-    # and once more at the end, by the corpus as it is then.
-    assert [look["step"] for look in result.dev] == [0, 3, 4, 5, 6, 6]
+    # the last by the corpus as it is then, and not as the miner sees it.
+    assert [look["step"] for look in result.dev] == [0, 3, 4, 5, 6]
+
+
+def test_the_weights_at_the_switch_are_looked_at_whatever_the_length(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """Of 23 steps a tenth is 2, and mining begins after 17."""
+    longer = SMALL | {"steps": 23, "mine_from": 0.75}
+    result = train(dataset, start(), tmp_path / "run", **longer)
+    assert result.dev is not None
+    assert [look["step"] for look in result.dev] == [0, 17, 18, 20, 22, 23]
+
+
+def test_few_targets_are_all_ranked(start, dataset: RetrievalDataset, tmp_path: Path) -> None:
+    small = dataset.with_targets(np.unique(dataset.split("dev").pairs[:8, 1]))
+    guard = Guard(small, start(), tmp_path, seed=0)
+    view = TargetBuffer([torch.randn(len(small.targets), 32)])
+    assert guard.look(start(), Stale(view)) is not None
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_run_ends_with_one_scan(
         return whole(self, *args, **more)
 
     monkeypatch.setattr(Stale, "ranked", counted)
-    small = {"steps": 2, "batch_size": 8, "probe_targets": 40, "progress": False}
+    small = {"steps": 2, "batch_size": 8, "probe_targets": 40, "progress": False, "guard": False}
     result = train(dataset, static_model, tmp_path, strategy="corrected", search="exact", **small)
     assert result.overlap
     assert result.examples

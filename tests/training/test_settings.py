@@ -194,3 +194,12 @@ def test_every_setting_is_a_flag_with_a_sentence(kind: type, flags: type) -> Non
     for name in known_flags(kind):
         said = helps[f"--{name}"]
         assert said.rstrip().endswith("."), f"{name}: {said}"
+
+
+def test_staged_shares_its_candidates(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    apart = TrainSettings(batch_size=8, share_candidates=False)
+    with pytest.raises(InputError, match="staged needs --share-candidates: its first stage has no"):
+        apart.check(dataset, static_model)
+    replace(apart, strategy="corrected").check(dataset, static_model)

@@ -47,4 +47,4 @@ def _show(trial: Trial, targets: int, seconds: float) -> None:
     for one in (found.in_batch, found.default):
         took = f"{one.steps:,} steps in {one.seconds:.1f} s"
         say(f"  {one.strategy:<16}  nDCG@10 {100 * one.ndcg:.1f}%  {took}")
-    say(f"{seconds:.0f} s; in a longer training and a larger corpus hard negatives gain more\n")
+    say(f"{seconds:.0f} s\n")

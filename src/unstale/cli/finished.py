@@ -27,8 +27,8 @@ from unstale.rag.load import load_questions
 from unstale.rag.load_reader import load_reader
 from unstale.rag.settings import Fusion
 from unstale.results import number
+from unstale.training.finish import WEIGHTS
 
-WEIGHTS = "corrector.safetensors"
 INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
 
 
@@ -111,7 +111,8 @@ def run_parts(run: str) -> tuple[str, str, str]:
     """Find the data, the trained encoder and the stale buffer of a run that has a corrector."""
     folder = Path(run)
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-        raise InputError(f"{folder} is not a finished run with a corrector")
+        way = f"--model {folder / 'model'} embeds the targets with the trained model instead"
+        raise InputError(f"{folder} is not a finished run that keeps its corrector: {way}")
     config = _config_with_data(folder)
     return config["data"], str(folder / "model"), str(config.get("buffer") or folder / "buffer")
 

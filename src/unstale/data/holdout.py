@@ -96,7 +96,7 @@ def _hold_out_dev(dataset: RetrievalDataset, share: float, *, progress: bool) ->
     rows = dataset.split("train").query_rows
     distinct = len(np.unique(dataset.queries.groups[rows]))
     count = min(_MOST_DEV, round(share / 2 * distinct))
-    if "dev" in dataset.qrels or count < _FEWEST_DEV:
+    if "dev" in dataset.qrels or "dev" in dataset.questions or count < _FEWEST_DEV:
         return dataset
     if progress:
         what = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"

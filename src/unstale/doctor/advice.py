@@ -34,6 +34,7 @@ class Findings:
     high: float
     queries: int
     batch_size: int
+    mined: int  # steps of the default strategy that mined
 
 
 def interval(differences: Float[ndarray, " q"]) -> tuple[float, float, float]:
@@ -55,13 +56,14 @@ def advise(found: Findings) -> str:
     """Say what to do.
 
     1. A trial of too few steps tells nothing.
-    2. A strategy is advised only if the interval of the difference leaves no doubt.
+    2. A strategy is advised only if the interval of the difference does not contain 0. It is over
+       queries; the trial has one seed.
     3. Otherwise the default stays: it begins with in-batch negatives, and keeps the best weights.
     """
     steps = min(found.default.steps, found.in_batch.steps)
-    if steps < FEWEST:
+    if steps < FEWEST or not found.mined:
         rule = "give it more --seconds, or a smaller encoder (--layers 2, --target-max-length 64)"
-        return f"Only {steps} steps fitted into the time, too few for advice: {rule}."
+        return f"Too few steps fitted into the time ({steps}) for advice: {rule}."
     ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
     range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"
     if found.low > 0:

@@ -19,6 +19,7 @@ from unstale.doctor.sample import sample
 from unstale.encoders.embed import embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
+from unstale.miners.staged import first_stage
 from unstale.training.callbacks import Steps
 from unstale.training.job import make_loss, make_trainer
 from unstale.training.prepare import prepare
@@ -49,7 +50,7 @@ def run_trial(
     steps: int | None,
     targets: int,
 ) -> Trial:
-    """Train twice from the same start for the same seconds, and rank held-out queries.
+    """Train twice from the same start for the same seconds or steps, and rank held-out queries.
 
     The learning rate stays constant, as it nearly does over the first steps of a long training, so
     a training can stop whenever its time is up.
@@ -75,15 +76,21 @@ def run_trial(
     plain = replace(chosen, strategy="in-batch", steps=steps or _MOST)
     first, ranked = _train(part, model, plain.check(part, model), limit)
     if not steps:  # as many as the same seconds allow, by what a step took
-        mined = 1 - chosen.mine_from
-        pace = first.seconds / first.steps * (1 - mined + _MINING * mined)
+        share, limit = 1 - chosen.mine_from, first.seconds
+        pace = first.seconds / first.steps * (1 - share + _MINING * share)
         steps = max(1, int((limit - len(part.targets) / rate) / pace))
     model = encoder()
     usual = replace(chosen, steps=steps)
     second, ranked_too = _train(part, model, usual.check(part, model), limit)
-    gain, low, high = interval(ranked_too - ranked)
+    mined = max(0, second.steps - first_stage(chosen.mine_from, steps))
     found = Findings(
-        first, second, float(before.mean()), gain, low, high, len(before), batch_size=batch
+        first,
+        second,
+        float(before.mean()),
+        *interval(ranked_too - ranked),
+        len(before),
+        batch,
+        mined,
     )
     return Trial(part, found)
 
@@ -94,22 +101,21 @@ class _Clock(TrainerCallback):
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self.began = self.last = 0.0
+        self.began = self.seconds = 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Start the clock."""
-        self.began = self.last = time.perf_counter()
+        self.began = time.perf_counter()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Stop the training if another step would take too long."""
-        now = time.perf_counter()
-        if now - self.began + (now - self.last) > self.limit:
+        """Stop the training if the time is up."""
+        self.seconds = time.perf_counter() - self.began
+        if self.seconds > self.limit:
             control.should_training_stop = True
-        self.last = now
 
 
 def _train(
@@ -129,8 +135,7 @@ def _train(
         trainer.add_callback(clock)
         trainer.train()
         found, done = _measure(dataset, model), trainer.state.global_step
-        seconds = clock.last - clock.began
-        return Tried(checked.strategy.name, done, seconds, float(found.mean())), found
+        return Tried(checked.strategy.name, done, clock.seconds, float(found.mean())), found
 
 
 def _measure(dataset: RetrievalDataset, model: SentenceTransformer) -> Float[ndarray, " q"]:

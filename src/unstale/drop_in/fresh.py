@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 # What the trainer's own arguments decide in a script.
 _SET_BY_TRAINER = {f.name for f in fields(CheckpointSettings)}
 _SET_BY_TRAINER |= {"batch_size", "learning_rate", "trainer", "eval_split", "eval_steps"}
-_SET_BY_TRAINER |= {"epochs", "holdout"}
+_SET_BY_TRAINER |= {"epochs", "holdout", "guard"}
 
 
 @final
@@ -51,7 +51,8 @@ class FreshNegatives:
     """A loss, a dataset and a callback for the stock `SentenceTransformerTrainer`.
 
     The corpus to mine from is every positive and negative of the training set, and `corpus`. It is
-    tokenised and embedded here, once. Negatives in the training set are used beside the mined.
+    tokenised here and embedded once: here, or between the two stages of `staged`, the default.
+    Negatives in the training set are used beside the mined.
 
     Args:
         model: The encoder to train, at its start.
@@ -124,7 +125,7 @@ class FreshNegatives:
         """Teach a trainer that its loss owns weights, and how queries are encoded; return it."""
         check_wrapping(trainer, self.loss)
         if trainer.model.device.type != self._device.type:
-            moved = f"was on {self._device.type} when its corpus was embedded"
+            moved = f"was on {self._device.type} when FreshNegatives was made"
             there = trainer.model.device.type
             rule = f"load it there first: SentenceTransformer(..., device={there!r})"
             raise InputError(f"the model {moved}, and the trainer moved it: {rule}")
@@ -155,7 +156,7 @@ def _check(
     """
     alone = replace(chosen, batch_size=1, buffer=None)
     checked = alone.check(data, model)
-    if chosen.buffer is not None and checked.strategy.caches:
+    if chosen.buffer is not None and checked.strategy.cache not in ("none", "later"):
         folder, tokens = Path(chosen.buffer), target_tokens(model, data, progress=progress)
         embed_corpus(model, tokens, folder, checked.made_by, dtype=chosen.dtype, progress=progress)
         checked = replace(alone, buffer=folder).check(data, model, checked)

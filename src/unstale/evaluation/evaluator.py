@@ -72,9 +72,9 @@ class Evaluator:
         dataset: RetrievalDataset,
         splits: str,
         tokens: TokenStore,
-        *,
         train_rows: Int[ndarray, " t"] = NO_QUERIES,
         dev_rows: Int[ndarray, " v"] = NO_QUERIES,
+        *,
         progress: bool = True,
     ) -> None:
         self.dataset = dataset

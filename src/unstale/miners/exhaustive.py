@@ -55,9 +55,7 @@ class Refreshed(Miner):
         if not self.stale_now and not self.schedule.due(step):
             return Embedded()
         self.stale_now.fill_(False)
-        for rows in torch.arange(len(self.buffer)).split(_CHUNK):
-            self.buffer.write(rows, embed(rows))
-        return Embedded(refreshed=len(self.buffer))
+        return Embedded(refreshed=embed_all(self.buffer, embed))
 
     def view(self, rows: Int[Tensor, " n"]) -> View:
         """Show the embeddings of the last refresh."""
@@ -76,6 +74,13 @@ class Refreshed(Miner):
     def row_tensors(self) -> dict[str, Rows]:
         """Name the buffer itself, which is replaced."""
         return self._held
+
+
+def embed_all(buffer: Buffer, embed: Embed) -> int:
+    """Replace every row of a buffer by its embedding now, and return how many there are."""
+    for rows in torch.arange(len(buffer)).split(_CHUNK):
+        buffer.write(rows, embed(rows))
+    return len(buffer)
 
 
 def rows_of(buffer: Buffer) -> dict[str, Rows]:

@@ -1,5 +1,6 @@
 """What every strategy answers: which targets, when to refresh, what to learn."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,12 @@ class Queries(NamedTuple):
     positives: Int[Tensor, "b p"]  # rows never to mine for each, padded with -1
     step: int  # completed optimizer steps
     scale: float = 1.0  # the paper's beta, which multiplies scores
+
+    def first(self, share: float) -> "Queries":
+        """Return a share of the queries, the first ones, and at least one."""
+        some = slice(math.ceil(share * len(self.rows)))
+        vectors, rows, positives = (part[some] for part in self[:3])
+        return self._replace(vectors=vectors, rows=rows, positives=positives)
 
 
 @final

@@ -4,6 +4,7 @@ from typing import final
 
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional
 
 from unstale.data.dataset import ByQuery
 from unstale.errors import InputError
@@ -21,6 +22,7 @@ class Negatives:
 
     Args:
         counts: How many of each kind a query gets.
+        mined_for: The share of the queries that hard ones are mined for.
         given: The hard negatives that the dataset provides, by query.
     """
 
@@ -29,6 +31,7 @@ class Negatives:
         miner: Miner,
         counts: NegativeCounts = NegativeCounts(),
         *,
+        mined_for: float = 1.0,
         filters: FalseNegatives | None = None,
         uniform: Uniform | None = None,
         given: ByQuery | None = None,
@@ -37,6 +40,7 @@ class Negatives:
     ) -> None:
         self.miner = miner
         self.counts = counts
+        self.mined_for = mined_for
         self.filters = filters
         self.uniform = uniform
         self.given = given
@@ -45,8 +49,10 @@ class Negatives:
 
     def mine(self, queries: Queries) -> Mined:
         """Choose the negatives of a batch."""
-        rows, dropped = self.mine_hard(queries, self.counts.hard)
-        none = rows[:, :0]
+        rows, dropped = self.mine_hard(queries.first(self.mined_for), self.counts.hard)
+        rows, none = fill(rows, len(queries.rows)), queries.positives[:, :0]
+        if dropped is not None:
+            dropped = dropped._replace(kept_away=fill(dropped.kept_away, len(rows)))
         uniform = self.uniform.mine(queries, self.counts.uniform) if self.uniform else none
         given = none
         if self.given is not None and self.given_count:
@@ -58,6 +64,16 @@ class Negatives:
         if self.filters is None:
             return self.miner.mine(queries, k), None
         return self.filters.mine(self.miner, queries, k)
+
+
+def fill(rows: Int[Tensor, "a m"], count: int) -> Int[Tensor, "b m"]:
+    """Add empty rows, of -1, up to a count: for queries that nothing was mined for.
+
+    Example:
+        >>> fill(torch.tensor([[7, 8]]), 2).tolist()
+        [[7, 8], [-1, -1]]
+    """
+    return functional.pad(rows, (0, 0, 0, count - len(rows)), value=-1)
 
 
 def build_negatives(
@@ -78,6 +94,7 @@ def build_negatives(
     return Negatives(
         strategy.build(materials),
         counts,
+        mined_for=strategy.mined_for,
         filters=FalseNegatives(filters, reach, cross_encoder) if filtered else None,
         uniform=Uniform(materials.targets, seed) if drawn else None,
         given=given,

@@ -15,14 +15,13 @@ from torch import Tensor
 from unstale.corrector.memory import Rows
 from unstale.miners.corrected import STRATEGY as CORRECTED
 from unstale.miners.corrected import Corrected, build_corrected
-from unstale.miners.exhaustive import rows_of
+from unstale.miners.exhaustive import embed_all, rows_of
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
 from unstale.miners.strategy import NegativeCounts, Strategy
 from unstale.search.search import Search
 
 _LOG = logging.getLogger(__name__)
-_CHUNK = 16_384  # targets embedded at once
 _MINING = 3  # steps of the first stage that one of the second counts as
 
 
@@ -64,10 +63,9 @@ class Staged(Miner):
             return Embedded()
         buffer = self.corrected.buffer
         _LOG.warning("step %d: embedding %s targets; mining begins", step, f"{len(buffer):,}")
-        for rows in torch.arange(len(buffer)).split(_CHUNK):
-            buffer.write(rows, embed(rows))
+        count = embed_all(buffer, embed)
         self.mining.fill_(True)
-        return Embedded(first=len(buffer))
+        return Embedded(first=count)
 
     def loss(
         self,
@@ -122,7 +120,11 @@ STRATEGY = Strategy(
     build=lambda materials: Staged(build_corrected(materials), materials.baseline.mine_from),
     cache="later",
     reads=("mine_from", *CORRECTED.reads),
-    negatives=NegativeCounts(hard=1, uniform=0),
+    # As many as one for each query, for a quarter of the searches.
+    negatives=NegativeCounts(hard=4, uniform=0),
+    mined_for=0.25,
+    # A cache that is embedded late drifts little, and a linear corrector is searched faster.
+    corrector_hidden=0,
     adds_in_batch=True,
     planned=True,
     tone="corrected",

@@ -20,7 +20,7 @@ from unstale.machine import check_fits
 from unstale.miners.miner import Miner
 from unstale.miners.schedule import Schedule
 from unstale.search.auto import Choice
-from unstale.settings import CorrectorSettings, MiningSettings, RefreshSettings
+from unstale.settings import HIDDEN, CorrectorSettings, MiningSettings, RefreshSettings
 
 ENTRY_POINTS = "unstale.strategies"  # where other packages announce theirs
 CORRECTOR = tuple(CorrectorSettings.__dataclass_fields__)
@@ -112,12 +112,14 @@ class Strategy:
             `disk` leaves them on disk, `rewritten` replaces them, `later` makes them on the way.
         reads: Settings that only some strategies read; others leave them without effect.
         negatives: How many negatives of each kind a query gets by default.
+        mined_for: The share of a batch's queries that it mines for; all of them use the result.
         views_all: Whether it can show any target as it sees it, which false-negative filters,
             and the freshness meter need.
         searches_part: Whether it searches only a part of the corpus at a time.
         one_process: Whether it needs the whole buffer in one process.
         needs_steps: Whether it must know the length of the run.
         freezes_targets: Whether the target encoder is not trained.
+        corrector_hidden: Units of its corrector by default; 0 is a linear one.
         adds_in_batch: Whether the loss over the batch's positives alone is added to that over all
             candidates.
         rag: Whether `unstale rag` offers it.
@@ -132,11 +134,13 @@ class Strategy:
     cache: Literal["none", "memory", "disk", "rewritten", "later"] = "memory"
     reads: tuple[str, ...] = ()
     negatives: NegativeCounts = NegativeCounts()
+    mined_for: float = 1.0
     views_all: bool = True
     searches_part: bool = False
     one_process: bool = False
     needs_steps: bool = False
     freezes_targets: bool = False
+    corrector_hidden: int = HIDDEN
     adds_in_batch: bool = False
     rag: bool = False
     planned: bool = False

@@ -128,7 +128,9 @@ def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     encoded = float(job.candidates if strategy.caches else labels)
     if strategy.cache == "later":
         mining = 1 - RefreshSettings().mine_from
-        encoded = min(float(job.targets), job.batch * (1 + mining * sum(strategy.negatives)))
+        mined = strategy.mined_for * strategy.negatives.hard
+        encoded = min(float(job.targets), job.batch * (1 + mining * mined))
+        mining *= strategy.mined_for  # a search costs as much less
     work = [(step_flops(job, encoded), rates.train)]  # operations, and how many a second
     held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
     if strategy.caches:

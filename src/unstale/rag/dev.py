@@ -1,7 +1,6 @@
 """By which questions are a run's weights chosen, and what decides between them?"""
 
 import logging
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -49,8 +48,3 @@ def choose_dev(
 def score(look: Look) -> tuple[float, float]:
     """Return what decides between two looks: exact match, and F1 where it is equal."""
     return look["exact_match"], look["f1"]
-
-
-def kept_step(looks: Sequence[Look]) -> int:
-    """Return the step of the best look; of equals the last."""
-    return int(max(looks, key=lambda look: (*score(look), look["step"]))["step"])

@@ -19,17 +19,17 @@ from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
-from unstale.rag.dev import LOOKS, choose_dev, kept_step, score
+from unstale.rag.dev import LOOKS, choose_dev, score
 from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
 from unstale.results import RunResult
-from unstale.training.best import BestByDev, KeptWeights
+from unstale.training.best import BestByDev, KeptWeights, kept_look
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
-from unstale.training.finish import save_weights, shared_results
+from unstale.training.finish import save_corrector, save_model, shared_results
 from unstale.training.prepare import Prepared, prepare
 from unstale.training.settings import Checked
 from unstale.training.trainer import trainer_arguments
@@ -117,7 +117,8 @@ def train_rag_checked(
         start.restore()
         found = timed(evaluator.retrieve)(retriever)
     metrics = timed(evaluator.read)(found)
-    save_weights(output, retriever, algorithm.miner)
+    save_model(output, retriever)
+    save_corrector(output, retriever, algorithm.miner)
     if distributed.rank() == 0:
         _save_reader(output, algorithm)
         evaluator.save(output)
@@ -219,7 +220,7 @@ def _results(
     kept_start: bool,
 ) -> RunResult:
     parts, looks = trained.record.parts, trained.record.looks
-    step = kept_step(looks) if looks else checked.settings.steps
+    step = int(kept_look(looks, score)["step"]) if looks else checked.settings.steps
     shared = shared_results(checked, prepared, trained.record)
     shared["seconds"] |= {
         f"{part}_forward": parts.get(f"{part}_seconds", 0.0) for part in ("retriever", "reader")

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -18,6 +18,7 @@ from unstale.training.callbacks import Steps
 from unstale.written import remove_written
 
 Look = Mapping[str, float | int]  # what was measured on dev, and after which step
+Score = Callable[[Look], tuple[float, ...]]
 
 
 @final
@@ -39,6 +40,7 @@ class KeptWeights:
         """Return the modules to the weights that were kept."""
         for name, module in self.modules.items():
             load_model(module, self.folder / f"{name}.safetensors")
+        barrier()  # before one of the processes removes the folder
 
     def copy_into(self, checkpoint: Path) -> None:
         """Add what is kept, if anything, to a checkpoint."""
@@ -69,8 +71,9 @@ class BestByDev(TrainerCallback):
         look: Measures the encoders with their miner: the means and the targets encoded, or None
             while the miner has no view of the corpus to measure by.
         best: Where to keep the weights.
-        every: Steps between two looks.
+        every: Steps between two looks; one more is taken when the corpus has just been embedded.
         score: What decides between two looks.
+        at_end: Whether to look after the last step, too.
     """
 
     def __init__(
@@ -79,26 +82,47 @@ class BestByDev(TrainerCallback):
         look: Callable[[SentenceTransformer, Miner], tuple[dict[str, float], int] | None],
         best: KeptWeights,
         every: int,
-        score: Callable[[Look], tuple[float, ...]],
+        score: Score,
+        *,
+        at_end: bool = True,
     ) -> None:
         self.steps, self.look, self.best = steps, look, best
-        self.every, self.score = max(1, every), score
+        self.every, self.score, self.at_end = max(1, every), score, at_end
+        self.embedded = 0  # targets, when it last looked
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Take note of where a resumed run is."""
+        self.embedded = self.steps.algorithm.record.counters.targets_embedded
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Look, and keep the weights if they are the best so far; the later of equals wins."""
-        if state.global_step % self.every and state.global_step != state.max_steps:
+        algorithm, last = self.steps.algorithm, state.global_step == state.max_steps
+        before, self.embedded = self.embedded, algorithm.record.counters.targets_embedded
+        due = state.global_step % self.every == 0 or self.embedded > before
+        if not (self.at_end if last else due):
             return
-        algorithm = self.steps.algorithm
         if (seen := self.look(algorithm.model, algorithm.miner)) is None:
             return
         found, encoded = exchange(seen)[0]  # one decides: the last bit may differ
         looks = algorithm.record.looks
-        before = [self.score(look) for look in looks]
         looks.append({"step": state.global_step, **found})
-        if self.score(looks[-1]) >= max(before, default=(-1.0,)):
+        if kept_look(looks, self.score) is looks[-1]:
             self.best.save()
         algorithm.record.counters.targets_probed += encoded
         self.steps.log({f"dev/{name}": value for name, value in found.items()})
         self.steps.clock = time.perf_counter()  # the time this took is not the training's
+
+
+def kept_look(looks: Sequence[Look], score: Score) -> Look:
+    """Return the look whose weights were kept: the best, of equals the last.
+
+    Example:
+        >>> looks = [{"step": 0, "f1": 0.2}, {"step": 5, "f1": 0.2}]
+        >>> kept_look(looks, lambda look: (look["f1"],))["step"]
+        5
+    """
+    return max(looks, key=lambda look: (*score(look), look["step"]))

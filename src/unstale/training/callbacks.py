@@ -76,7 +76,8 @@ class Steps(TrainerCallback):
         counters.targets_embedded += embedded.first
         counters.targets_reembedded += embedded.refreshed
         counters.targets_sampled += embedded.sampled
-        if state.global_step % self.every == 0 or state.global_step == state.max_steps:
+        due = state.global_step % self.every == 0 and not embedded.first  # that is fresh
+        if due or state.global_step == state.max_steps:
             self.read(state.global_step)
             if counters.candidates_dropped:
                 self.log({f"dropped/{k}": v for k, v in counters.candidates_dropped.items()})

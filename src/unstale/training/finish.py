@@ -6,24 +6,30 @@ from typing import Any
 
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
-from torch import nn
 
 from unstale.distributed import rank, world
 from unstale.encoders.embed import is_cosine
 from unstale.files import atomic_file, atomic_folder
+from unstale.miners.miner import Miner
 from unstale.training.prepare import Prepared
 from unstale.training.record import RunRecord
 from unstale.training.settings import Checked
 
+WEIGHTS = "corrector.safetensors"
 
-def save_weights(output: Path, model: SentenceTransformer, miner: nn.Module) -> None:
-    """Write the encoders as a plain folder, and what the miner learned, in the first process."""
-    if rank() > 0:
-        return
-    with atomic_folder(output / "model") as folder:
-        model.save_pretrained(str(folder))
-    if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
-        with atomic_file(output / "corrector.safetensors") as file:
+
+def save_model(output: Path, model: SentenceTransformer) -> None:
+    """Write the encoders as a plain folder, in the first process."""
+    if rank() == 0:
+        with atomic_folder(output / "model") as folder:
+            model.save_pretrained(str(folder))
+
+
+def save_corrector(output: Path, model: SentenceTransformer, miner: Miner) -> None:
+    """Write what the miner learned, if anything: it goes with the last weights of the encoders."""
+    weights = {k: v.detach().contiguous() for k, v in miner.named_parameters()}
+    if rank() == 0 and weights:
+        with atomic_file(output / WEIGHTS) as file:
             save_file(weights, file, metadata={"unit": str(is_cosine(model))})
 
 

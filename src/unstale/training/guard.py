@@ -1,7 +1,6 @@
 """Is the run still getting better? Its dev queries tell, and the best weights are kept."""
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
@@ -15,7 +14,7 @@ from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import own_rows
 from unstale.miners.miner import Miner
 from unstale.search.best import TopK
-from unstale.training.best import BestByDev, KeptWeights, Look
+from unstale.training.best import BestByDev, KeptWeights, Look, kept_look
 from unstale.training.callbacks import Steps
 from unstale.training.record import RunRecord
 from unstale.training.trainer import FreshTrainer
@@ -41,6 +40,7 @@ class Guard:
         self._qrels = dataset.split("dev")
         self._texts = dataset.queries.take(self.rows)
         self._own = own_rows(dataset, self.rows)
+        self._k = min(_K, len(dataset.targets) - int((self._own >= 0).any()))
 
     def watch(self, trainer: FreshTrainer, steps: Steps, measured: Look) -> None:
         """Keep the weights of the start, and let a trainer look at the dev queries ten times.
@@ -52,15 +52,17 @@ class Guard:
             steps: Keeps the clock and the record of the run.
             measured: The dev metrics of the start.
         """
-        steps.algorithm.record.looks.append({"step": 0, METRIC: measured[METRIC]})
+        record, every = steps.algorithm.record, trainer.args.max_steps // 10
+        record.looks.append({"step": 0, METRIC: exchange(float(measured[METRIC]))[0]})
         self.best.save()
-        trainer.best, every = self.best, trainer.args.max_steps // 10
-        trainer.add_callback(BestByDev(steps, self.look, self.best, every, score))
+        trainer.best, look = self.best, record.clock.timed("evaluation", self.look)
+        # The last weights are measured by `settle`, over the corpus as they embed it.
+        trainer.add_callback(BestByDev(steps, look, self.best, every, score, at_end=False))
 
     def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:
         """Rank the dev queries by the miner's view of the corpus, if it has one."""
         vectors = embed_queries(model, self._texts).to(model.device)
-        ranked = miner.ranked(vectors, _K, self._own.to(model.device))
+        ranked = miner.ranked(vectors, self._k, self._own.to(model.device))
         if ranked is None:
             return None
         found = TopK(*(part.cpu() for part in ranked.searched))
@@ -74,7 +76,7 @@ class Guard:
             steps: The length of the run.
             measured: The dev metrics of the last weights, over the corpus as they embed it.
         """
-        last, best = exchange(float(measured[METRIC]))[0], kept_look(record.looks)
+        last, best = exchange(float(measured[METRIC]))[0], kept_look(record.looks, score)
         kept = steps if last >= best[METRIC] else int(best["step"])
         record.looks.append({"step": steps, METRIC: last})
         if kept < steps:
@@ -92,13 +94,3 @@ class Guard:
 def score(look: Look) -> tuple[float, ...]:
     """Return what decides between two looks."""
     return (look[METRIC],)
-
-
-def kept_look(looks: Sequence[Look]) -> Look:
-    """Return the look whose weights were kept: the best, of equals the last.
-
-    Example:
-        >>> kept_look([{"step": 0, "ndcg@10": 0.2}, {"step": 5, "ndcg@10": 0.2}])["step"]
-        5
-    """
-    return max(looks, key=lambda look: (*score(look), look["step"]))

@@ -22,7 +22,7 @@ from unstale.training.card import card_settings, show_examples, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
-from unstale.training.finish import save_weights, shared_results
+from unstale.training.finish import save_corrector, save_model, shared_results
 from unstale.training.guard import Guard
 from unstale.training.overlap import corpus_overlap, last_look
 from unstale.training.prepare import Prepared, prepare, training_rows
@@ -78,12 +78,10 @@ def train_checked(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
-    guarded, some = settings.guard and "dev" in dataset.qrels, sample_queries
+    guarded = settings.guard and "dev" in dataset.qrels
     guard = Guard(dataset, model, output, settings.seed) if guarded else None
-    evaluator = Evaluator(
-        dataset, settings.eval_split, prepared.tokens, train_rows=some(dataset, settings.seed),
-        dev_rows=guard.rows if guard else NO_QUERIES, progress=progress,
-    )  # fmt: skip
+    rows = sample_queries(dataset, settings.seed), guard.rows if guard else NO_QUERIES
+    evaluator = Evaluator(dataset, settings.eval_split, prepared.tokens, *rows, progress=progress)
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
     initial, initial_train = evaluate(model, corpus), evaluator.train
@@ -97,14 +95,16 @@ def train_checked(
     if guard:
         guard.watch(trainer, steps, evaluator.dev)
     train_or_resume(trainer, dataset, output, resume=resume)
-    save_weights(output, model, loss.miner)
+    save_model(output, model)
 
     metrics, last = evaluate(model), settings.steps
     look = last_look(model, loss.miner, evaluator)
     kept = guard.settle(loss.record, last, evaluator.dev) if guard else last
     if kept < last:
-        save_weights(output, model, loss.miner)
+        save_model(output, model)
         metrics = evaluate(model)
+    elif checked.strategy.cache != "later":  # whose corpus, embedded midway, is not kept
+        save_corrector(output, model, loss.miner)
     logs = trainer.state.log_history
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)

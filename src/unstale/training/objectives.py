@@ -51,12 +51,12 @@ class TruncatedSoftmax(NamedTuple):
         Hard negatives take most of the probability of one softmax, and with it most of the
         gradient. The other softmax keeps teaching the rest of the ranking.
         """
-        easy = candidates.absent | ~candidates.labels
-        losses = (
-            self.cross_entropy(queries, targets, candidates.label, absent)
-            for absent in (candidates.absent, easy)
-        )
-        return torch.stack(list(losses)).mean()
+        every = self.cross_entropy(queries, targets, candidates.label, candidates.absent)
+        if candidates.labels.all():
+            return every
+        mined = ~candidates.labels
+        own = self.cross_entropy(queries, targets, candidates.label, candidates.absent | mined)
+        return (every + own) / 2
 
 
 def nested_dims(dims: Sequence[int], whole: int) -> list[int]:

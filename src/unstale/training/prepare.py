@@ -69,7 +69,7 @@ def prepare(
     progress: bool = True,
     **more: str,
 ) -> Prepared:
-    """Embed the corpus once, and build what a step needs.
+    """Embed the corpus, unless the strategy does it later, and build what a step needs.
 
     Args:
         output: The run folder; without one, embeddings stay in memory.
@@ -90,7 +90,7 @@ def prepare(
     later, buffer, embedded, held = strategy.cache == "later", None, 0, None
     if settings.buffer or (strategy.caches and not later):
         buffer, embedded = timed(model, tokens, checked, where, progress)
-        held = _hold(buffer, model.device, strategy, settings)
+        held = None if later else _hold(buffer, model.device, strategy, settings)
     if later:  # a buffer that was given is the corpus before training, to measure by
         held = _room(model, len(tokens), checked)
     search = _choose_search(checked, len(tokens), held, model) if held else None
@@ -176,9 +176,13 @@ def _embed(
 def _room(model: SentenceTransformer, targets: int, checked: Checked[Any]) -> Buffer:
     """Make room in memory for a corpus that is embedded on the way; refuse what does not fit."""
     dim, dtype = dimension(model), checked.settings.dtype
-    size = targets // world() * (dim * DTYPES[dtype].itemsize + 4 * (dtype == "int8"))
-    way = "use --dtype int8 or more processes, or --strategy corrected --mapped"
-    check_fits("the embedded corpus", size, model.device, way)
+    row = dim * DTYPES[dtype].itemsize + 4 * (dtype == "int8")
+    # Nothing takes memory before it is written, so all of it is checked at once: the corpus, the
+    # copy that a search may make of it, and the residuals.
+    row = 2 * row + 4 * dim * checked.settings.memory
+    way = "use --dtype int8, --no-memory or more processes, or --strategy corrected --mapped"
+    what = "the corpus that staged embeds, with its search and residuals,"
+    check_fits(what, targets // world() * row, model.device, way)
     return make_room(targets, dim, dtype, model.device)
 
 
@@ -218,7 +222,7 @@ def _hold(
     buffer: TargetBuffer, device: torch.device, strategy: Strategy, settings: MiningSettings
 ) -> Buffer:
     """Copy a buffer into memory, unless it can stay on disk; refuse one that does not fit."""
-    if strategy.cache in ("disk", "later") or settings.mapped:
+    if strategy.cache == "disk" or settings.mapped:
         return buffer
     way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
     check_fits("the buffer", buffer.nbytes // world(), device, way)

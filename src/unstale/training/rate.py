@@ -27,6 +27,7 @@ def decay_with_work(trainer: Trainer, miner: Miner) -> None:
             warmup = trainer.args.get_warmup_steps(steps)
             factor = partial(linear, miner=miner, steps=steps, warmup=warmup)
             trainer.lr_scheduler = LambdaLR(used, factor)
+            trainer._created_lr_scheduler = True  # so that another training makes its own
         return plain(steps, optimizer)
 
     trainer.create_scheduler = create  # type: ignore[method-assign]
@@ -36,4 +37,5 @@ def linear(step: int, *, miner: Miner, steps: int, warmup: int) -> float:
     """Return what the learning rate is multiplied by after a step: up, then down to 0."""
     if step < warmup:
         return step / max(1, warmup)
-    return max(0.0, (steps - miner.work(step, steps)) / max(1, steps - warmup))
+    left, every = (steps - miner.work(s, steps) for s in (step, warmup))
+    return max(0.0, left / max(1, every))

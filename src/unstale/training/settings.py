@@ -59,7 +59,10 @@ class TrainSettings(TrainSections):
         splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
-        settings = replace(self, steps=planned_steps(self, len(train.pairs), batch_size))
+        steps, hidden = planned_steps(self, len(train.pairs), batch_size), self.corrector_hidden
+        if hidden is None:
+            hidden = strategy.corrector_hidden
+        settings = replace(self, steps=steps, corrector_hidden=hidden)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -68,7 +71,7 @@ class TrainSettings(TrainSections):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(self.matryoshka_dims, dimension(model))
         counts = self.counts(strategy)
-        _check_counts(self, counts, targets)
+        _check_counts(self, strategy, counts, targets)
         self.filters.check(counts.hard)
         check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
         if strategy.freezes_targets:
@@ -203,7 +206,12 @@ def _is_static(model: SentenceTransformer) -> bool:
     return any(isinstance(m, StaticEmbedding) for m in model.modules())
 
 
-def _check_counts(settings: TrainSettings, counts: NegativeCounts, targets: int) -> None:
+def _check_counts(
+    settings: TrainSettings, strategy: Strategy, counts: NegativeCounts, targets: int
+) -> None:
+    if strategy.adds_in_batch and not settings.share_candidates:
+        rule = "its first stage has no negatives but the other queries' positives"
+        raise InputError(f"{strategy.name} needs --share-candidates: {rule}")
     if sum(counts) >= targets:
         raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
     if 0 < settings.subset_size < counts.hard:
