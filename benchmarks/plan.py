@@ -35,7 +35,7 @@ WAYS = {
     ("stale", "exact"): {"strategy": "stale"},
     ("corrected", "exact"): {"strategy": "corrected", "search": "exact"},
     ("corrected", "rolling"): {"strategy": "corrected", "search": "rolling"},
-    ("corrected-free", "rolling"): {"strategy": "corrected-free", "search": "rolling"},
+    ("staged", "rolling"): {"strategy": "staged", "search": "rolling"},
 }
 TINY = {"name": "tiny", "towers": "separate", "device": "cpu"}
 MINILM = TINY | {"name": str(get_model_path()), "layers": 2}

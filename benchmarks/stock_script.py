@@ -26,7 +26,6 @@ from vs_sentence_transformers import SECONDS, STEPS, Benchmark, Clock, fitted, t
 from unstale import FreshNegatives
 from unstale.declare import parse_seeds
 from unstale.files import write_json
-from unstale.miners import find_strategy
 
 BEFORE, AFTER = "stock script", "three lines changed"
 
@@ -34,7 +33,6 @@ BEFORE, AFTER = "stock script", "three lines changed"
 def after(bench: Benchmark, seed: int) -> dict:
     """Run the changed script."""
     chosen, clock = bench.chosen, Clock()
-    free = find_strategy(chosen.strategy).negatives.free
     set_seed(seed)
     model, began = bench.start(), time.perf_counter()
     with (
@@ -43,8 +41,6 @@ def after(bench: Benchmark, seed: int) -> dict:
     ):
         fresh = FreshNegatives(
             model, bench.pairs, bench.dataset.targets, strategy=chosen.strategy, seed=seed,
-            steps=chosen.steps,
-            **{"free_negatives" if free else "hard_negatives": chosen.hard_negatives},
         )  # fmt: skip
         columns = fresh.dataset.column_names[:1]  # the label is no text
         args = bench.arguments(folder, model, columns, seed, chosen.steps, chosen.batch_size)
@@ -65,11 +61,10 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--max-length", type=int, help="of queries and targets, in tokens")
-    parser.add_argument("--strategy", default="corrected-free")
+    parser.add_argument("--strategy", default="staged")
     parser.add_argument("--steps", type=int, default=300, help="of the changed script")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--hard-negatives", type=int, default=4, help="mined a query")
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
     parser.add_argument("--json", type=Path, help="keeps every finished run")

@@ -66,7 +66,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hard-negatives", type=int)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--search", default="rolling")
-    parser.add_argument("--strategies", default="in-batch,stale,corrected,corrected-free")
+    parser.add_argument("--strategies", default="in-batch,stale,corrected")
     parser.add_argument("--no-memory", dest="memory", action="store_false")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=900, help="of the run that is composed")

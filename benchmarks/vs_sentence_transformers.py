@@ -52,7 +52,6 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import write_json
-from unstale.miners import find_strategy
 from unstale.report.markdown import markdown_table
 from unstale.report.numbers import percent
 from unstale.report.table import TERMINAL
@@ -105,7 +104,6 @@ class Benchmark:
 
     def unstale(self, strategy: str, seed: int, steps: int) -> dict:
         model, chosen = self.start(), self.chosen
-        kind = "free_negatives" if find_strategy(strategy).negatives.free else "hard_negatives"
         with (
             tempfile.TemporaryDirectory() as folder,
             patch.dict(os.environ, UNSTALE_CACHE=folder),  # tokenising counts
@@ -113,8 +111,7 @@ class Benchmark:
             entry = train(
                 self.dataset, model, Path(folder, "run"), strategy=strategy,
                 steps=steps, batch_size=chosen.batch_size, seed=seed,
-                **{kind: chosen.hard_negatives}, learning_rate=chosen.learning_rate,
-                eval_split=chosen.eval_split,
+                learning_rate=chosen.learning_rate, eval_split=chosen.eval_split,
             )  # fmt: skip
         spent = entry.seconds
         return {
@@ -197,8 +194,11 @@ class Benchmark:
             found = self.sentence_transformers(name, seed, rows, steps)
             return found | {"seconds": found["seconds"] + mining}
 
-        found = run(self.chosen.steps)
-        keep(name, STEPS, seed, found)
+        if self.chosen.equal_steps:
+            found = run(self.chosen.steps)
+            keep(name, STEPS, seed, found)
+        else:  # only to learn the pace
+            found = run(max(2, self.chosen.steps // 10))
         if mining >= budget:  # alone
             found = {"metrics": self.evaluate(self.start()), "seconds": mining, "steps": 0}
         else:
@@ -224,26 +224,38 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--max-length", type=int, help="of queries and targets, in tokens")
-    parser.add_argument("--strategy", default="corrected-free", help="of unstale: sets the time")
+    parser.add_argument("--strategy", default="staged", help="of unstale: sets the time")
     parser.add_argument("--others", default="corrected", help="strategies of unstale, by commas")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--methods", default="; ".join(MARGINS), help="parted by semicolons")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--large-batch", type=int, default=1024, help="of that method")
-    parser.add_argument("--hard-negatives", type=int, default=4, help="mined a query, by both")
+    parser.add_argument(
+        "--hard-negatives", type=int, default=4, help="of mine_hard_negatives, for each query"
+    )
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
+    parser.add_argument(
+        "--equal-steps", action=argparse.BooleanOptionalAction, default=True,
+        help="also train each alternative for as many steps as unstale",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cpu-seconds", action="store_true",
+        help="count the process's CPU time: for one thread on a machine with other work",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="keeps every finished run")
     chosen = parser.parse_args()
     chosen.learning_rate = chosen.learning_rate or (1e-3 if chosen.model == "tiny" else 2e-5)
-    methods = [method.strip() for method in chosen.methods.split(";")]
+    if chosen.cpu_seconds:
+        time.perf_counter = time.process_time
+    methods = [name for method in chosen.methods.split(";") if (name := method.strip())]
     others = [OURS + name.strip() for name in chosen.others.split(",") if name.strip()]
     if chosen.steps < 2:
         parser.error("--steps must be at least 2: the first one only warms up")
     if unknown := set(methods) - set(MARGINS):
         parser.error(f"no method {', '.join(unknown)}; there are {'; '.join(MARGINS)}")
-    free = ("json", "seeds", "methods", "others")
+    free = ("json", "seeds", "methods", "others", "equal_steps")
     settings = {k: v for k, v in vars(chosen).items() if k not in free}
     results = {"settings": settings, "runs": []}
     if chosen.json and chosen.json.exists():

@@ -24,7 +24,8 @@ BEIR = "my-data small-docstrings squad-open scifact arguana wordnet-examples".sp
 BEIR += ["my-questions", "D"]
 DPR = ["nq"]
 MODELS = "M MODEL all-MiniLM-L6-v2 sentence-transformers/all-MiniLM-L6-v2".split()
-MODELS += ["sentence-transformers/all-mpnet-base-v2"]
+MODELS += ["sentence-transformers/all-mpnet-base-v2", "intfloat/e5-small"]
+OLD = "old-vectors"  # of an old model, for a migration
 THINGS = "river mountain engine violin planet bread castle spider winter market".split()
 KINDS = "old deep loud bright heavy frozen hidden famous broken golden quiet ancient".split()
 PLACES = "Riga Quito Lagos Turin Hanoi".split()
@@ -42,12 +43,19 @@ def make_world(folder: Path) -> None:
         csv.writer(file).writerows([("Question", "Answer"), *pairs, ("", ""), pairs[0]])
     with (folder / "tickets.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("asked", "reply"), *pairs])
+    with (folder / "questions.csv").open("w", newline="", encoding="utf-8") as file:
+        asked = [(query, query.split()[-1].rstrip("?")) for query, _ in pairs]
+        csv.writer(file).writerows([("Question", "Answer"), *asked, ("", "")])
+    (folder / "manual").mkdir()
+    (folder / "manual" / "all.md").write_text("\n\n".join(target for _, target in pairs), "utf-8")
     rows = [{"query": query, "positive": target} for query, target in pairs]
     _write_lines(folder / "ROWS.jsonl", rows)
     model = _write_model(folder / "small-model")
     for name in MODELS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).symlink_to(model)
+    embed = ["embed", "--data", str(folder / "scifact"), "--model", str(model)]
+    unstale([*embed, "--output", str(folder / OLD)])
 
 
 def given() -> dict[str, object]:

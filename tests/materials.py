@@ -16,6 +16,7 @@ from unstale.miners import (
     find_strategy,
 )
 from unstale.miners.negatives import build_negatives
+from unstale.miners.staged import Staged
 from unstale.search.auto import Choice
 from unstale.settings import MiningSettings, RefreshSettings
 
@@ -43,23 +44,30 @@ def small_materials(targets: int = 60, dim: int = 8, **changes: Any) -> Material
 
 
 def small_miner(name: str, **changes: Any) -> Miner:
-    """Build a strategy's miner."""
-    return find_strategy(name).build(small_materials(**changes))
+    """Build a strategy's miner, which mines already."""
+    made = small_materials(**changes)
+    return mining(find_strategy(name).build(made), made)
+
+
+def mining(miner: Miner, made: Materials) -> Miner:
+    """Let a miner that embeds on the way take its buffer as it is, and begin to mine."""
+    if isinstance(miner, Staged):
+        miner.refresh(1, lambda rows: made.cache[rows])
+    return miner
 
 
 def small_negatives(name: str, hard: int, uniform: int = 0, **changes: Any) -> Negatives:
     """Build a strategy's miner with its filters and the kinds of negatives beside it."""
     beside = {k: v for k, v in changes.items() if k in _BESIDE}
     others = {k: v for k, v in changes.items() if k not in _BESIDE}
-    return build_negatives(
-        find_strategy(name),
-        small_materials(uniform_negatives=uniform, **others),
-        NegativeCounts(hard, uniform, 0),
-        **beside,
-    )
+    made = small_materials(uniform_negatives=uniform, **others)
+    counts = NegativeCounts(hard, uniform)
+    negatives = build_negatives(find_strategy(name), made, counts, **beside)
+    mining(negatives.miner, made)
+    return negatives
 
 
 def encoded_rows(negatives: Negatives, queries: Queries) -> Tensor:
     """Mine; return all that is to be encoded: mined, uniform and given rows."""
     mined = negatives.mine(queries)
-    return torch.cat([mined.encoded, mined.uniform, mined.given], dim=1)
+    return torch.cat([mined.hard, mined.uniform, mined.given], dim=1)

@@ -11,6 +11,7 @@ from unstale.cli.options_inspect import ServeFlags
 from unstale.cli.serve import open_page
 from unstale.errors import InputError
 from unstale.files import cache_folder
+from unstale.written import foreign
 
 
 def test_a_run_opens_in_every_command(beir: Path, bert_folder: Path, tmp_path: Path, capfd) -> None:
@@ -52,3 +53,8 @@ def test_data_that_no_file_has_is_kept_with_the_run(
     result = train(made, model, tmp_path / "run", steps=1, batch_size=8, progress=False)
     assert result.split == "test"  # held out
     assert len(Index.of_run(tmp_path / "run").dataset.targets) == len(whole.targets)
+    assert foreign(tmp_path / "run") == []
+    again = train(made, model, tmp_path / "run", resume=True, steps=1, batch_size=8)
+    assert again.metrics == result.metrics  # it is finished
+    train(made, model, tmp_path / "run", overwrite=True, steps=1, batch_size=8, progress=False)
+    assert main(["verify", str(tmp_path / "run")]) == 0

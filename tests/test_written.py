@@ -7,8 +7,10 @@ import pytest
 
 from unstale.cli import demo
 from unstale.cli.config import save_config
+from unstale.cli.early import check_output
 from unstale.cli.main import main
-from unstale.cli.options import DemoFlags, EvaluateFlags, TrainFlags
+from unstale.cli.options import ConvertFlags, DemoFlags, EvaluateFlags, TrainFlags
+from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError, RunError
 from unstale.files import atomic_file, atomic_folder, scratch_beside, write_json
@@ -81,6 +83,14 @@ def test_overwrite_refuses_a_folder_that_kept_no_list(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="kept no list of its files"):
         finish(tmp_path, overwrite=True)
     assert files(tmp_path) == {"config.yaml", "src.py"}
+
+
+@pytest.mark.parametrize("flag", ["model", "old_model", "vectors", "data"])
+def test_overwrite_refuses_to_delete_what_the_command_reads(flag: str, tmp_path: Path) -> None:
+    run = finish(tmp_path / "run")
+    flags = CorrectFlags(output=str(run), overwrite=True, **{flag: str(run / "model")})
+    with pytest.raises(InputError, match=r"--overwrite would delete .*model, which this command"):
+        check_output(flags)
 
 
 def test_the_demo_keeps_what_it_did_not_write(tmp_path: Path) -> None:
@@ -174,6 +184,26 @@ def test_data_is_overwritten_by_its_list_too(tmp_path: Path) -> None:
     (tmp_path / "data" / "mine").touch()
     with pytest.raises(InputError, match="it holds 'mine'"), run_folder("convert", chosen):
         pass
+
+
+def test_an_output_within_another_keeps_a_list_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data that was written to the working folder, `--output .`, and a run that reads it there."""
+    monkeypatch.chdir(tmp_path)
+    with run_folder("convert", ConvertFlags(output=".")) as output, output.at_once() as folder:
+        (folder / "corpus.jsonl").write_text("{}")
+    for command, overwrite in (("evaluate", False), ("evaluate", True), ("convert", True)):
+        flags = EvaluateFlags(output="runs/a", overwrite=overwrite)
+        with run_folder(command, flags) as output:
+            if command == "evaluate":
+                output.begin()
+                output.finish({}, [])
+            else:
+                with output.at_once() as folder:
+                    (folder / "corpus.jsonl").write_text("{}")
+    assert written(Path("runs/a")) == {"config.yaml", "corpus.jsonl"}
+    assert written(tmp_path) >= {"config.yaml", "corpus.jsonl"}
 
 
 def test_a_folder_that_was_moved_away_is_not_sealed(tmp_path: Path) -> None:

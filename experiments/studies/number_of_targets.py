@@ -52,7 +52,7 @@ def variants(settings: Settings) -> dict[str, Variant]:
     """Return the rows of each size."""
     known: dict[str, Variant] = {
         REFERENCE: {"strategy": "in-batch"},
-        "corrected-free": {"strategy": "corrected-free"},
+        "staged": {"strategy": "staged"},
         "corrected": mixed({"strategy": "corrected"}, settings.hard, settings.uniform),
     }
     chosen = choose({**known, **settings.more}, settings.rows)

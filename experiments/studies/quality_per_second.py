@@ -32,9 +32,9 @@ RECIPES: dict[str, Variant] = {
     REFERENCE: {"strategy": "corrected"},
     "exhaustive": {"strategy": "exhaustive"},
     "corrected, 1 hard": {"strategy": "corrected", "hard_negatives": 1, "uniform_negatives": 0},
-    "corrected-free": {"strategy": "corrected-free"},
+    "staged": {"strategy": "staged"},
     "in-batch, 256 queries": {"strategy": "in-batch", "batch_size": 256},
-    "corrected-free, 256 queries": {"strategy": "corrected-free", "batch_size": 256},
+    "staged, 256 queries": {"strategy": "staged", "batch_size": 256},
 }
 
 

@@ -56,7 +56,7 @@ def variants(settings: Settings) -> dict[str, Variant]:
     }
     others: dict[str, Variant] = {
         "in-batch": {"strategy": "in-batch"},
-        "corrected-free": {"strategy": "corrected-free"},
+        "staged": {"strategy": "staged"},
     }
     return choose({**others, **encoded, **settings.more}, settings.rows)
 

@@ -8,7 +8,6 @@ from numpy import ndarray
 
 from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.errors import InputError
-from unstale.migration.order import with_targets
 
 _FILLED = 0.8  # of the smallest subset, by targets that are relevant to a query
 
@@ -23,7 +22,7 @@ def random_subset(dataset: RetrievalDataset, targets: int, seed: int = 0) -> Ret
     if not 1 <= targets <= whole:
         raise InputError(f"cannot take {targets} of the {whole} targets of {dataset.name}")
     order = np.random.default_rng(seed).permutation(whole)[:targets]
-    return with_targets(dataset, order, dataset.qrels)
+    return dataset.with_targets(order)
 
 
 def nested_subsets(
@@ -67,7 +66,7 @@ def nested_subsets(
     for size in sizes:
         held = place < (filled if same_pairs else size)
         kept = {"train": _whole_queries(dataset.split("train"), held), split: dataset.split(split)}
-        subsets[size] = with_targets(dataset, np.sort(order[:size]), kept)
+        subsets[size] = dataset.with_targets(np.sort(order[:size]), kept)
     return subsets
 
 

@@ -7,57 +7,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unstale import losses, miners, search
-    from unstale.buffer.buffer import TargetBuffer
-    from unstale.corrector.network import Corrector
-    from unstale.data.dataset import RetrievalDataset
-    from unstale.data.load import load_dataset
-    from unstale.drop_in.fresh import FreshNegatives
-    from unstale.encoders.load import load_encoder
-    from unstale.filters import Filters
-    from unstale.jobs import Hit, Index, evaluate, train
-    from unstale.migration.adapter import QueryAdapter
-    from unstale.migration.job import migrate
-    from unstale.migration.on_read import FreshVectors, ReadThrough
-    from unstale.migration.settings import MigrateSettings
-    from unstale.rag.job import train_rag
-    from unstale.rag.load import load_questions
-    from unstale.rag.load_reader import load_reader
-    from unstale.rag.settings import RagSettings
-    from unstale.rag.tiny_reader import tiny_reader
-    from unstale.results import RunResult
-    from unstale.training.settings import TrainSettings
+    from unstale import losses as losses
+    from unstale import miners as miners
+    from unstale import search as search
+    from unstale.buffer.buffer import TargetBuffer as TargetBuffer
+    from unstale.corrector.network import Corrector as Corrector
+    from unstale.data.dataset import RetrievalDataset as RetrievalDataset
+    from unstale.data.load import load_dataset as load_dataset
+    from unstale.drop_in.fresh import FreshNegatives as FreshNegatives
+    from unstale.encoders.load import load_encoder as load_encoder
+    from unstale.filters import Filters as Filters
+    from unstale.jobs import Hit as Hit
+    from unstale.jobs import Index as Index
+    from unstale.jobs import evaluate as evaluate
+    from unstale.jobs import train as train
+    from unstale.migration.adapter import QueryAdapter as QueryAdapter
+    from unstale.migration.job import migrate as migrate
+    from unstale.migration.on_read import FreshVectors as FreshVectors
+    from unstale.migration.on_read import ReadThrough as ReadThrough
+    from unstale.migration.settings import MigrateSettings as MigrateSettings
+    from unstale.rag.job import train_rag as train_rag
+    from unstale.rag.load import load_questions as load_questions
+    from unstale.rag.load_reader import load_reader as load_reader
+    from unstale.rag.settings import RagSettings as RagSettings
+    from unstale.rag.tiny_reader import tiny_reader as tiny_reader
+    from unstale.results import RunResult as RunResult
+    from unstale.training.settings import TrainSettings as TrainSettings
 
 __version__ = "0.1.0"
-__all__ = [
-    "Corrector",
-    "Filters",
-    "FreshNegatives",
-    "FreshVectors",
-    "Hit",
-    "Index",
-    "MigrateSettings",
-    "QueryAdapter",
-    "RagSettings",
-    "ReadThrough",
-    "RetrievalDataset",
-    "RunResult",
-    "TargetBuffer",
-    "TrainSettings",
-    "__version__",
-    "evaluate",
-    "load_dataset",
-    "load_encoder",
-    "load_questions",
-    "load_reader",
-    "losses",
-    "migrate",
-    "miners",
-    "search",
-    "tiny_reader",
-    "train",
-    "train_rag",
-]
 _HOMES = {
     "Corrector": "unstale.corrector.network",
     "Filters": "unstale.filters",
@@ -83,6 +60,8 @@ _HOMES = {
     "train": "unstale.jobs",
     "train_rag": "unstale.rag.job",
 }
+_NAMESPACES = ("losses", "miners", "search")
+__all__ = ["__version__", *_NAMESPACES, *_HOMES]  # noqa: PLE0604 - strings, all of them
 
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
@@ -91,7 +70,7 @@ if not TYPE_CHECKING:  # which would take any name for one of ours
         """Import what is public when it is first used: importing torch takes seconds."""
         if name in _HOMES:
             return getattr(import_module(_HOMES[name]), name)
-        if name in ("losses", "miners", "search"):
+        if name in _NAMESPACES:
             return import_module(f"unstale.{name}")
         raise AttributeError(f"module 'unstale' has no attribute {name!r}")
 

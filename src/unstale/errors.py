@@ -1,4 +1,4 @@
-"""The errors that are not bugs of ours: wrong input, and a run that cannot go on."""
+"""The errors that are not bugs of ours: wrong input, and a run that cannot continue."""
 
 
 class InputError(ValueError):
@@ -9,7 +9,7 @@ class InputError(ValueError):
 
 
 class RunError(RuntimeError):
-    """Report why a run that began well had to stop, and from where it can go on.
+    """Report why a run that began well had to stop, and from where it can be resumed.
 
     The command line prints its message without a traceback, too.
     """

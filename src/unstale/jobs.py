@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -15,6 +15,7 @@ from transformers.utils import logging
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
+from unstale.cli.config import save_config
 from unstale.cli.finished import FinishedRun
 from unstale.cli.options import ShapeFlags, TrainFlags
 from unstale.cli.output import run_folder
@@ -27,7 +28,7 @@ from unstale.encoders.load import loaded_as
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
-from unstale.files import cache_folder
+from unstale.files import atomic_folder, cache_folder
 from unstale.locks import release
 from unstale.results import RunResult, read_results
 from unstale.search.exact import Exact
@@ -79,17 +80,22 @@ def train(
     flags = TrainFlags(
         **own, **shape, data=place, output=str(output), resume=resume, overwrite=overwrite
     )
+    # Data in memory is not read from the folder that is replaced.
+    asked = flags if resume else replace(flags, data=dataset.source)
     try:
-        with run_folder("train", flags) as folder:
+        with run_folder("train", asked) as folder:
             if folder.finished:
                 stored = read_results(folder.path)["runs"][0]
                 return RunResult.from_json(stored, str(folder.path))
-            held = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=progress)
+            held = hold_out(
+                dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress
+            )
             checked = chosen.check(held, model)
             path = folder.begin()
+            save_config(path, "train", flags)
             if not dataset.source and not (path / _DATA).exists():
-                (path / _DATA).mkdir()
-                write_beir(dataset, path / _DATA)
+                with atomic_folder(path / _DATA) as made:
+                    write_beir(dataset, made)
             with nullcontext() if progress else _no_bars():
                 result = train_checked(held, model, path, checked, resume=resume, progress=progress)
             folder.finish(held.counts, [result])

@@ -89,7 +89,7 @@ class RunResult:
     initial_train_metrics: Mapping[str, float] | None = None  # the same on training queries
     train_metrics: Mapping[str, float] | None = None
     processes: int | None = None
-    negatives: Mapping[str, int] | None = None  # of each query: hard, uniform, free
+    negatives: Mapping[str, int] | None = None  # of each query: hard, uniform
     search: str | None = None  # the mode that was used, of a strategy that may search inexactly
     targets_embedded: int | None = None  # at the start
     targets_trained: int | None = None  # with gradients
@@ -116,8 +116,8 @@ class RunResult:
     losses: Sequence[JsonObject] | None = None  # step, and the mean loss up to it
     examples: Sequence[ExampleQuery] = field(default_factory=list)
     found: Sequence[FoundQuery] | None = None  # what the trained model finds
-    # With a reader: what was measured on dev questions, and of which steps the weights are. The
-    # retriever's step is 0 if training made it worse, and it was left as it started.
+    # What was measured on dev, and of which steps the weights are. The retriever's step is 0 if
+    # training made it worse, and it was left as it started.
     dev: Sequence[JsonObject] | None = None
     reader_step: int | None = None
     retriever_step: int | None = None

@@ -14,7 +14,7 @@ from unstale.declare import MOST_SEED, setting
 from unstale.filters import Filters
 
 STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
-    "corrected-free", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
+    "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
     "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
 )  # fmt: skip
 LossName = Literal["ce", "mse", "distance"]
@@ -41,7 +41,7 @@ class RunSettings:
             They replace the ones that unstale sets.
     """
 
-    strategy: str = "corrected-free"
+    strategy: str = "staged"
     steps: int = setting(0, least=0)
     batch_size: int | None = setting(None, least=1)
     learning_rate: float | None = setting(None, least=0)
@@ -67,13 +67,10 @@ class NegativeSettings:
     """Negatives: how many of each kind a query gets.
 
     Args:
-        hard_negatives: Targets mined for each query and encoded, before the union over the batch.
-            The paper uses 64. Default: 4, or 0 for strategies whose negatives are free.
-        uniform_negatives: Targets drawn uniformly for each query and encoded. The paper uses 64.
-            Default: 1, or 0 for strategies whose negatives are free.
-        free_negatives: Targets mined for each query and used through their cached or corrected
-            embeddings, without running the encoder on them. They train the query encoder only.
-            Default: 4 for strategies whose negatives are free, otherwise 0.
+        hard_negatives: Targets mined for each query. Every query of the batch uses those of all.
+            The paper uses 64. Default: 1 for staged, otherwise 4.
+        uniform_negatives: Targets drawn uniformly for each query. The paper uses 64. Default: 0 for
+            staged, otherwise 1.
         given_negatives: Targets drawn for each query, anew at every step, from the hard negatives
             that the dataset provides. Default: 0 for `unstale train`; in a script, the largest
             number of negatives on one row.
@@ -88,7 +85,6 @@ class NegativeSettings:
 
     hard_negatives: int | None = setting(None, least=0)
     uniform_negatives: int | None = setting(None, least=0)
-    free_negatives: int | None = setting(None, least=0)
     given_negatives: int | None = setting(None, least=0)
     share_candidates: bool = True
     mini_batch_size: int = setting(0, least=0)
@@ -137,8 +133,8 @@ class ScheduleSettings:
     """Re-embedding: when a strategy refreshes the cached embeddings.
 
     Args:
-        refreshes: How many times the run re-embeds targets, evenly spread. Read by strategies that
-            re-embed on a schedule, such as exhaustive.
+        refreshes: Number of times that the run re-embeds targets, evenly spread. Used by strategies
+            with a schedule, such as exhaustive.
         refresh_every: Re-embed every N steps. This overrides --refreshes.
         refresh_schedule: Re-embed on a schedule START-END:EVERY,... as Atlas writes it, e.g.
             0-1000:500,1000-10000:2000. This overrides --refreshes.
@@ -154,7 +150,7 @@ class RefreshSettings:
     """Re-embedding: for the baselines of a training that refresh a part, or when needed.
 
     Args:
-        full_refreshes: How often dynnibal re-embeds the whole corpus. The paper uses 2.
+        full_refreshes: Number of times that dynnibal re-embeds the whole corpus. The paper uses 2.
         subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
             corpus, or 256 if that is more.
         sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
@@ -163,6 +159,8 @@ class RefreshSettings:
         rerank_depth: Stale targets that stale-rerank reranks for each query.
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
+        mine_from: staged trains with in-batch negatives for this share of the run. It then embeds
+            the corpus, once, and adds hard negatives.
     """
 
     full_refreshes: int = setting(2, least=0)
@@ -171,6 +169,7 @@ class RefreshSettings:
     rank: int = setting(64, least=1)
     rerank_depth: int = setting(256, least=1)
     refresh_below: float = setting(0.9, above=0, most=1)
+    mine_from: float = setting(0.8, least=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ class SearchSettings:
             fast as searching stale embeddings and nearly exact. ivf scans only the most promising
             cells, for millions of targets (needs faiss). auto chooses by the number of operations.
         buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
-            must be the same.
+            must be the same. staged, which embeds the corpus later, only measures by it.
         dtype: Precision of the embedded corpus. Metrics before training are measured with it.
         mapped: Leave the embedded corpus on disk instead of loading it into memory.
     """
@@ -201,13 +200,13 @@ class EvaluationSettings:
 
     Args:
         eval_split: Split to evaluate on before and after training. Use dev to choose settings.
-            Several are separated by commas; the first is that of curves and comparisons.
+            Several are separated by commas; the first is used for curves and comparisons.
         eval_steps: Evaluate every N steps and record the curve, on the split and on a sample of
             the training queries. 0 disables this.
         meter_steps: Read the freshness meter every N steps. Default: a tenth of the run.
         probe_queries: Training queries for which the freshness meter estimates how much of the true
             top 10 the cached embeddings find. Fewer are used if --probe-targets is too low.
-        probe_targets: The most targets that the freshness meter encodes at each reading.
+        probe_targets: Largest number of targets that the freshness meter encodes at each reading.
     """
 
     eval_split: str = "test"
@@ -219,14 +218,18 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class HoldoutSettings:
-    """Evaluation: on what, where the data has no split for it.
+    """Evaluation: on what, and which weights are kept.
 
     Args:
         holdout: Share of the training queries to take out of training and evaluate on, if the data
             has no such split. 0 refuses such data.
+        guard: Keep the weights that rank the dev queries best: those at the start, while mining or
+            at the end. Without a dev split, half of --holdout is taken out of training for it, at
+            most 500 queries. --no-guard keeps the last weights.
     """
 
     holdout: float = setting(0.1, least=0, most=0.5)
+    guard: bool = True
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,7 @@ class FilterSettings:
     """False negatives: which mined targets are left out.
 
     Args:
-        filters: Rules by score and by rank.
+        filters: Rules that drop mined targets by score and by rank.
         cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
             name of a sentence-transformers cross-encoder. It scores no pair twice in a run.
     """

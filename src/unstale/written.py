@@ -26,8 +26,13 @@ def temporary(path: Path, kind: str = "tmp") -> Path:
 def keep_list(folder: Path) -> None:
     """Begin the list of a folder, unless it, or a folder above it, keeps one."""
     if _keeper(folder / LIST) is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / LIST).touch()
+        begin_list(folder)
+
+
+def begin_list(folder: Path) -> None:
+    """Begin the list of a folder that is a command's output, wherever it lies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LIST).touch()
 
 
 def note(paths: Iterable[Path], *, gone: Path | None = None) -> None:

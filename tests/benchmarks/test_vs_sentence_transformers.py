@@ -47,11 +47,11 @@ def test_every_method_twice_and_the_rest_after_an_interruption(
     assert [r["method"] for r in alone] == names
     assert all(r["steps"] == 3 and r.get("pairs", 80) == 80 for r in alone)
     timed = [r for r in found["runs"] if r["mode"] == script.module.SECONDS]
-    (ours,) = (r for r in found["runs"] if r["method"] == "unstale, corrected-free")
+    (ours,) = (r for r in found["runs"] if r["method"] == "unstale, staged")
     assert [r["method"] for r in timed] == names
     assert len({json.dumps(r["metrics"]) for r in alone}) == 4  # trainings, not one
     shown = capsys.readouterr().out
-    assert "| unstale, corrected-free |" in shown
+    assert "| unstale, staged |" in shown
     assert "| mined, equal seconds |" in shown
 
     kept = [r for r in found["runs"] if (r["method"], r["mode"]) != ("mined", "equal seconds")]

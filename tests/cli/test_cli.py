@@ -43,16 +43,17 @@ def test_results_have_the_promised_form(run: Path) -> None:
     assert set(entry["metrics"]) == set(entry["initial_metrics"]) == METRICS
     assert all(0 <= v <= 1 for v in entry["metrics"].values())
     assert (entry["strategy"], entry["seed"], entry["steps"], entry["split"]) == (
-        "corrected-free",
+        "staged",
         0,
         4,
         "test",
     )
     assert entry["targets_reembedded"] == entry["targets_sampled"] == 0
-    # Readings at step 0 and after each of 4 steps (a tenth of 4 is less than one).
-    assert [f["step"] for f in entry["freshness"]] == [0, 1, 2, 3, 4]
+    # The corpus is embedded after 3 of 4 steps; readings after each step from then on.
+    assert [f["step"] for f in entry["freshness"]] == [3, 4]
+    assert entry["targets_embedded"] == 120
     assert all(set(f) == FRESHNESS for f in entry["freshness"])
-    assert entry["targets_probed"] == 5 * 40  # at most --probe-targets at each reading
+    assert entry["targets_probed"] == 2 * 40  # at most --probe-targets at each reading
     assert 4 * 8 <= entry["targets_trained"] <= 4 * 8 * (1 + 2 + 1)
     assert {"total", "embedding", "mining", "evaluation"} <= set(entry["seconds"])
     assert entry["steps_per_second"] > 0
@@ -84,7 +85,7 @@ def test_evaluate_agrees_with_the_run(
     assert measured == pytest.approx(trained)
     assert "nDCG@10" in capsys.readouterr().out
     assert (tmp_path / "e" / "test.run").read_text() == (run / "test.run").read_text().replace(
-        " corrected-free\n", " unstale\n"
+        " staged\n", " unstale\n"
     )
 
 
@@ -98,7 +99,8 @@ def test_search_shows_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_an_embedded_corpus_is_reused(beir: Path, tmp_path: Path) -> None:
     buffer = tmp_path / "buffer"
     assert main(["embed", "--data", str(beir), "--output", str(buffer)]) == 0
-    assert train(beir, tmp_path / "run", "--buffer", str(buffer)) == 0
+    mined = ["--strategy", "corrected"]  # from the first step on
+    assert train(beir, tmp_path / "run", *mined, "--buffer", str(buffer)) == 0
     entry = json.loads((tmp_path / "run" / "results.json").read_text())["runs"][0]
     assert entry["targets_embedded"] == 0
     assert not (tmp_path / "run" / "buffer").exists()
@@ -128,13 +130,13 @@ def test_a_killed_run_is_resumed_from_its_folder(beir: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("flags", "rule"),
     [
-        (["--strategy", "newest"], "unknown strategy 'newest'; choose from corrected-free"),
+        (["--strategy", "newest"], "unknown strategy 'newest'; choose from staged"),
         (["--model", "no-such-model"], "cannot load the model 'no-such-model'"),
         (["--model", "/no/such"], "no model folder"),
         (["--data", "/no/such/data"], "and no built-in set (docstrings, facts)"),
         (["--data", "docstrings:no_such_package"], "cannot find the package 'no_such_package'"),
         (["--eval-split", "validation"], "no split 'validation'"),
-        (["--hard-negatives", "117"], "cannot take 121 negatives a query from 120 targets"),
+        (["--hard-negatives", "121"], "cannot take 121 negatives a query from 120 targets"),
         (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
         (["--steps", "-1"], "--steps must be at least 0, got -1"),
         (["--steps", "3", "--epochs", "1"], "--steps 3 and --epochs 1.0: use one of them"),
@@ -207,10 +209,10 @@ def test_a_folder_in_use_is_not_touched(
 def test_overwrite_does_not_delete_what_the_command_reads(
     run: Path, beir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(beir, run, "--overwrite", "--buffer", str(run / "buffer")) == 2
+    assert train(beir, run, "--overwrite", "--data", str(run / "model")) == 2
     assert train(beir, run, "--overwrite", "--model", str(run / "model")) == 2
     assert "--overwrite would delete" in capsys.readouterr().err
-    assert (run / "buffer" / "manifest.json").exists()
+    assert (run / "model" / "modules.json").exists()
 
 
 def test_going_on_with_other_flags_is_refused(

@@ -33,7 +33,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], Tensor]]:
 
     def watch(self: Negatives, queries: Queries) -> Mined:
         mined = plain(self, queries)
-        rows = torch.cat([mined.encoded, mined.free, mined.uniform, mined.given], dim=1)
+        rows = torch.cat([mined.hard, mined.uniform, mined.given], dim=1)
         seen.append((queries.rows.tolist(), rows))
         return mined
 
@@ -59,10 +59,10 @@ def test_every_strategy_in_one_table(
     orders = {s: {str([b for b, _ in cells[c]]) for c in cells if c[1] == s} for s in (0, 1)}
     assert [len(order) for order in orders.values()] == [1, 1]
     assert orders[0] != orders[1]
-    # 2 hard targets and a uniform one, or 4 free ones, for each of 8 queries.
-    widths = dict.fromkeys(strategies(), 3) | {"in-batch": 0, "corrected-free": 6}
+    # 2 hard targets and a uniform one for each of 8 queries; `staged` mines after 3 of 4 steps.
+    widths = dict.fromkeys(strategies(), [3] * 4) | {"in-batch": [0] * 4, "staged": [1, 1, 1, 3]}
     for (name, _), cell in cells.items():
-        assert {mined.shape for _, mined in cell} == {(8, widths[name])}, name
+        assert [mined.shape for _, mined in cell] == [(8, width) for width in widths[name]], name
     assert {len(set(row)) for _, m in cells["uniform", 0] for row in m.tolist()} == {3}
     assert by["exhaustive", 0]["targets_reembedded"] == 2 * 120
     assert by["two-round", 0]["targets_reembedded"] == 120

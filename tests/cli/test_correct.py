@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import faiss
 import numpy as np
@@ -59,8 +58,6 @@ def test_a_rotated_index_comes_back_and_the_results_say_so(
         ["60", "50.0%"],
         ["100", "83.3%"],
     ]
-    drawn = ElementTree.fromstring((tmp_path / "new" / "curve.svg").read_text())
-    assert {"cosine", "overlap@5", "recall@10"} <= {text.strip() for text in drawn.itertext()}
     vectors = np.load(tmp_path / "new" / "vectors.npy", allow_pickle=False)
     assert vectors.shape == np.load(old).shape
     model = SentenceTransformer(modules=list(_tiny()), device="cpu")

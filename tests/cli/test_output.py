@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from unstale.cli.config import read_config
+from unstale.cli.config import read_config, save_config
 from unstale.cli.options import EvaluateFlags, TrainFlags
+from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
@@ -118,3 +119,26 @@ def test_data_is_written_at_once_or_not_at_all(tmp_path: Path) -> None:
         (folder / "whole").touch()
         assert not output.exists()
     assert names(output) == {"whole", "config.yaml", LIST}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("faq.csv", "{}/faq.csv"),
+        ("./faq.csv", "{}/faq.csv"),
+        ("csv:./faq.csv:query=a", "csv:{}/faq.csv:query=a"),
+        ("beir:b", "beir:{}/b"),
+        ("b/../faq.csv", "{}/faq.csv"),
+        ("lancedb:b#docs?id=x", "lancedb:{}/b#docs?id=x"),
+        ("qdrant:http://b#docs", "qdrant:http://b#docs"),
+        ("docstrings", "docstrings"),
+    ],
+)
+def test_a_config_says_where_the_data_is_from_any_folder(
+    name: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faq.csv").touch()
+    (tmp_path / "b").mkdir()
+    save_config(tmp_path, "correct", CorrectFlags(vectors=name))
+    assert read_config(tmp_path)["vectors"] == kept.format(tmp_path)

@@ -49,6 +49,27 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
         victim.write_bytes(data)
 
 
+def test_a_csv_and_a_folder_of_texts(bert_folder: Path, tmp_path: Path, capsys) -> None:
+    """One file of questions, one folder of texts: a test split is held out, and EM is measured."""
+    texts, table, run = tmp_path / "texts", tmp_path / "faq.csv", tmp_path / "run"
+    texts.mkdir()
+    rows = [f"what is thing {i}?,name {i}" for i in range(40)]
+    table.write_text("Question,Answer\n" + "\n".join([*rows, ",", rows[0]]) + "\n")
+    for i in range(10):
+        (texts / f"{i}.txt").write_text(f"The thing {i} is called name {i}.")
+    words = ["rag", "--data", str(table), "--corpus", str(texts), "--retriever", str(bert_folder)]
+    words += ["--layers", "1", "--steps", "2", "--output", str(run)]
+    assert main([*words, *FLAGS]) == 0
+    entry = json.loads((run / "results.json").read_text())["runs"][0]
+    assert {"exact_match", "f1", "answer_recall"} <= entry["initial_metrics"].keys()
+    shown = capsys.readouterr()
+    before = next(line for line in shown.out.splitlines() if line.strip().startswith("before"))
+    assert len(before.split()) >= 4  # its name, EM, F1 and answer recall
+    assert len(json.loads((run / "answers.json").read_text())) == 4  # a tenth of 40
+    assert main(["answer", "what is thing 3?", "--run", str(run)]) == 0
+    assert "The thing" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     words = ["compare", "--data", str(beir), "--model", str(bert_folder), "--reader", "tiny"]
@@ -71,6 +92,9 @@ def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, c
     [
         (["rag", "--reader", "nowhere/reader"], "cannot load the reader 'nowhere/reader'"),
         (["rag", "--strategy", "uniform"], "unknown strategy 'uniform'; choose from none, frozen"),
+        (["rag", "--corpus", "nowhere"], "nowhere: there is no such file or folder"),
+        (["rag", "--reader-lora", "4"], "--reader-lora needs a pretrained reader"),
+        (["rag", "--answer-length", "0"], "answer-length must be at least 1, got 0"),
         (["rag", "--k", "500"], "k must be from 1 to the corpus's 120 targets"),
         (["compare", "--reader", "tiny", "--rag.kk", "3"], "has no kk"),
         (["compare", "--reader", "tiny", "--rag.seed", "3"], "--rag.seed: use --seed"),
@@ -92,6 +116,26 @@ def test_bad_flags_are_one_clear_line(
     assert main(words) == 2
     assert message in capsys.readouterr().err
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--k", "500"], "--k must be from 1 to the corpus's 120 targets, got 500"),
+        (["--batch-size", "900"], "a batch of 900 needs at least 900 training questions"),
+        (["--eval-split", "none"], "has no split 'none'"),
+    ],
+)
+def test_data_is_checked_before_models_are_loaded(
+    beir: Path, tmp_path: Path, monkeypatch, capsys, flags: list[str], message: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("unstale.cli.rag.open_encoder", refuse)
+    words = ["rag", "--data", str(beir), "--output", str(tmp_path / "run"), *flags]
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_comparison_leaves_to_rag_what_it_was_not_told() -> None:

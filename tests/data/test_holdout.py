@@ -69,3 +69,33 @@ def test_what_the_data_has_is_kept_and_what_it_lacks_is_named() -> None:
         hold_out(dataset, "test", 0.0)
     with pytest.raises(InputError, match="cannot hold out 1 of 1 training queries"):
         hold_out(make(["a"], [(0, 0)]), "test", 0.1)
+
+
+MANY = [f"query {i}" for i in range(600)]
+
+
+def test_a_few_queries_choose_the_weights_where_there_is_no_dev_split(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = make(MANY, [(i, i % 4) for i in range(600)])
+    dataset = hold_out(whole, "test", 0.1, dev=True)
+    # A tenth of 600 is the test split, and a twentieth of the 540 that are left is dev.
+    assert [len(held(dataset, split)) for split in ("test", "dev", "train")] == [60, 27, 513]
+    assert not held(dataset, "dev") & (held(dataset, "train") | held(dataset, "test"))
+    assert held(dataset, "test") == held(hold_out(whole, "test", 0.1), "test")
+    assert "27 of 540 training queries (5%) are held out to choose the weights by" in caplog.text
+    assert dataset.held_out == ("test", "dev")
+
+
+def test_too_few_queries_choose_nothing() -> None:
+    assert "dev" not in hold_out(make(QUERIES, PAIRS), "test", 0.1, dev=True).qrels
+    whole = make(MANY, [(i, i % 4) for i in range(600)])
+    assert (
+        "dev"
+        not in hold_out(
+            replace(whole, qrels=whole.qrels | {"test": whole.qrels["train"]}),
+            "test",
+            0.0,
+            dev=True,
+        ).qrels
+    )

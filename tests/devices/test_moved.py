@@ -65,7 +65,7 @@ def steps(miner: Miner, first: int, last: int) -> Iterator[list[Tensor | None]]:
         mined = miner.mine(queries, K)
         rows = mined.unique() if mined.numel() else torch.arange(4)
         loss = miner.loss(queries, embed(rows), rows, None)
-        if optimizer is not None:
+        if optimizer is not None and loss.requires_grad:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -2,54 +2,55 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from unstale.doctor.advice import Findings, advise
+from unstale.doctor.advice import Findings, Tried, advise, interval
 
-# A cache that loses 40% in 100 steps, of which a corrector recovers three quarters.
 FOUND = Findings(
-    overlaps=[(50, 0.8), (100, 0.6)],
-    corrected=0.9,
-    step_seconds=0.2,
-    in_batch_seconds=0.1,
-    refresh_seconds=20.0,
+    in_batch=Tried("in-batch", 100, 10.0, 0.40),
+    default=Tried("staged", 60, 10.0, 0.42),
+    before=0.3,
+    gain=0.02,
+    low=0.01,
+    high=0.03,
+    queries=200,
     batch_size=64,
 )
 
 
 def test_few_steps_tell_nothing() -> None:
-    short = replace(FOUND, overlaps=[(5, 0.8), (10, 0.6)])
+    short = replace(FOUND, default=replace(FOUND.default, steps=10))
     assert advise(short).startswith("Only 10 steps fitted into the time, too few for advice:")
 
 
-def test_small_drift_needs_nothing() -> None:
-    still = replace(FOUND, overlaps=[(50, 0.98), (100, 0.96)])
-    assert advise(still) == (
-        "Drift is small: after 100 steps a stale cache still holds 96% of the true top 10. Keep "
-        "the default strategy."
-    )
-
-
-def test_a_corrector_that_recovers_is_kept() -> None:
-    assert FOUND.recovered == pytest.approx(0.75)  # 0.3 of 0.4 lost
+def test_a_clear_gain_is_named_with_its_interval() -> None:
     assert advise(FOUND) == (
-        "Keep the default, --strategy corrected-free: it recovered 75% of what a stale cache lost."
+        "Hard negatives pay: the default is ahead by 2.0 points of nDCG@10 (95% interval of the "
+        "gain +1.0 to +3.0). Keep the default."
     )
 
 
-def test_a_corrector_that_does_not_is_not() -> None:
-    # It holds 90% until halfway between the start and the reading of 80%.
-    assert advise(replace(FOUND, corrected=0.7)) == (
-        "The corrector recovered only 25% of what a stale cache lost: embed the corpus again about "
-        "every 25 steps with --strategy auto-refresh."
-    )
-    assert "recovered only 0%" in advise(replace(FOUND, corrected=0.1))
+def test_a_clear_loss_advises_in_batch() -> None:
+    worse = replace(FOUND, gain=-0.02, low=-0.03, high=-0.01)
+    assert advise(worse).startswith("In-batch negatives are ahead by 2.0 points of nDCG@10")
+    assert "Use --strategy in-batch" in advise(worse)
 
 
-@pytest.mark.parametrize(
-    ("overlaps", "steps"),
-    [([(10, 0.95)], 10), ([(10, 0.5)], 2), ([(8, 0.95), (16, 0.85)], 12)],
-)
-def test_when_a_cache_holds_too_little(overlaps: list, steps: float) -> None:
-    # 0.1 of the 0.5 lost in 10 steps; 0.05 of the 0.1 lost in the second 8 steps.
-    assert replace(FOUND, overlaps=overlaps).holds == pytest.approx(steps)
+def test_without_a_clear_difference_the_default_stays() -> None:
+    unclear = replace(FOUND, low=-0.01)
+    assert advise(unclear).startswith("The trial shows no clear difference (95% interval")
+    assert "Keep the default" in advise(unclear)
+
+
+def test_the_interval_holds_the_true_mean_as_often_as_it_says() -> None:
+    random, inside = np.random.default_rng(0), 0
+    for _ in range(1000):
+        _, low, high = interval(random.normal(0.1, 1.0, 30))
+        inside += low < 0.1 < high
+    # 950 of 1000 on average, standard deviation sqrt(1000 * 0.95 * 0.05) = 7.
+    assert abs(inside - 950) < 4 * 7
+
+
+def test_one_query_says_nothing() -> None:
+    assert interval(np.array([0.5])) == (pytest.approx(0.5), -1.0, 1.0)

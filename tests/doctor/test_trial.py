@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from unstale.cli.main import main
@@ -14,12 +13,13 @@ from unstale.doctor.sample import sample
 def test_a_sample_keeps_the_pairs_together(dataset: RetrievalDataset) -> None:
     small = sample(dataset, 50)
     assert len(small.targets) == 50
-    assert len(small.split("train").pairs) == 25  # half of them positives; each has one query
-    for query, target in small.split("train").pairs.tolist():
+    # Half of them are positives, each of one query; a fifth of those is held out.
+    assert [len(small.split(name).pairs) for name in ("train", "dev")] == [20, 5]
+    for query, target in (p for s in ("train", "dev") for p in small.split(s).pairs.tolist()):
         assert small.target_ids[target][1:] == small.query_ids[query][1:]  # q7 is answered by t7
     whole = sample(dataset, 500)
     assert list(whole.targets) == list(dataset.targets)
-    assert len(whole.split("train").pairs) == 80
+    assert [len(whole.split(name).pairs) for name in ("train", "dev")] == [64, 16]
 
 
 def test_doctor(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
@@ -29,18 +29,19 @@ def test_doctor(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -> None:
     shown = capsys.readouterr().out
     found = json.loads((tmp_path / "out" / "results.json").read_text())["doctor"]
     assert found["advice"] in shown
-    assert "6 steps of 16 queries on 120 of 120 targets" in shown
-    assert [step for step, _ in found["overlaps"]] == [3, 6]
-    assert found["overlaps"][-1][1] < 0.9  # so high a learning rate drifts
-    assert found["in_batch_seconds"] > 0
-    assert np.isfinite(found["refresh_seconds"])
+    assert "batches of 16 on 120 of 120 targets, 16 queries held out" in shown
+    tried = [found[name] for name in ("in_batch", "default")]
+    assert [(one["strategy"], one["steps"]) for one in tried] == [("in-batch", 6), ("staged", 6)]
+    assert all(one["seconds"] > 0 for one in tried)
+    assert found["gain"] == pytest.approx(tried[1]["ndcg"] - tried[0]["ndcg"])
+    assert found["low"] <= found["gain"] <= found["high"]
 
 
 def test_it_stops_when_the_time_is_up(beir: Path, bert_folder: Path, capsys) -> None:
     words = ["doctor", "--data", str(beir), "--model", str(bert_folder), "--layers", "1"]
     assert main([*words, "--batch-size", "8", "--seconds", "0.01"]) == 0
     shown = capsys.readouterr().out
-    assert "world, --strategy corrected-free: 1 steps of 8 queries on 48 of 120 targets" in shown
+    assert "batches of 8 on 48 of 120 targets" in shown
     assert "Only 1 steps fitted into the time" in shown
 
 
@@ -49,7 +50,7 @@ def test_it_stops_when_the_time_is_up(beir: Path, bert_folder: Path, capsys) -> 
     [
         (["--seconds", "0"], "--seconds must be above 0, got 0.0"),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
-        (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 80"),
+        (["--batch-size", "81"], "a batch of 81 needs as many training pairs; there are 64"),
     ],
 )
 def test_what_cannot_be_tried(beir, bert_folder, tmp_path, capsys, flags, rule) -> None:

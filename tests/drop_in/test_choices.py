@@ -36,7 +36,7 @@ def test_as_many_given_negatives_as_a_row_has(
 ) -> None:
     rows = {"query": ["a river"] * 5, "positive": ["some water"] * 5}
     rows["negative"] = [f"the hill {i}" for i in range(5)]
-    small = {"hard_negatives": 1, "free_negatives": 1, "progress": False}
+    small = {"hard_negatives": 1, "progress": False}
     fresh = FreshNegatives(bert_model, Dataset.from_dict(rows), **small)
     assert given(fresh) == 1
     assert "a query has up to 5 given negatives; 1 of them" in caplog.text

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation import retrieve
-from unstale.evaluation.evaluator import TRAIN_QUERIES, Evaluator, sample_queries
+from unstale.evaluation.evaluator import SAMPLED, Evaluator, sample_queries
 from unstale.evaluation.metrics import means
 
 TEXTS = ["red castle", "blue river", "green planet", "loud violin"]
@@ -93,7 +93,7 @@ def test_the_sample_is_drawn_by_the_seed_from_training_queries(asked: RetrievalD
     assert sample_queries(asked, 5).tolist() == [0, 1]  # all, of few
     many = replace(asked, qrels={"train": qrels(*((2 * q, 0) for q in range(3000)))})
     drawn = sample_queries(many, 5)
-    assert len(set(drawn.tolist())) == TRAIN_QUERIES
+    assert len(set(drawn.tolist())) == SAMPLED
     assert set(drawn.tolist()) <= set(range(0, 6000, 2))
     assert drawn.tolist() == sorted(drawn.tolist()) == sample_queries(many, 5).tolist()
     assert drawn.tolist() != sample_queries(many, 6).tolist()

@@ -71,7 +71,7 @@ def test_the_mix_and_the_rows_are_settings() -> None:
     rows = recovered_gap.variants(settings)
     assert len(rows) == 10
     for label, row in rows.items():
-        if label in ("in-batch", "corrected-free"):  # which encode no hard negatives
+        if label == "in-batch":  # which encodes no hard negatives
             assert "hard_negatives" not in row
         else:
             assert (row["hard_negatives"], row["uniform_negatives"]) == (6, 6)

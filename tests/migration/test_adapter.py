@@ -111,6 +111,16 @@ def test_it_is_saved_and_loaded_without_torch(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     with pytest.raises(InputError, match="new model's queries have width 12, got 8"):
         adapter(old, old)
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name, torn in (
+        ("adapter.json", b"[]"), ("adapter.json", b"{}"), ("adapter.json", b'{"format": 1'),
+        ("adapter.json", whole["adapter.json"].replace(b"weight", b"wait")),
+        ("adapter.safetensors", whole["adapter.safetensors"][:99]),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(torn)
+        with pytest.raises(InputError, match="holds no query adapter"):
+            QueryAdapter.load(tmp_path)
+        (tmp_path / name).write_bytes(whole[name])
     with pytest.raises(InputError, match="holds no query adapter"):
         QueryAdapter.load(tmp_path / "nowhere")
 

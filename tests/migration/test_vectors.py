@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as torch_save_file
 
 from unstale.buffer.buffer import TargetBuffer, write_manifest, write_shard
+from unstale.corrector.closed_form import Affine
+from unstale.corrector.projected import ProjectedCorrector
 from unstale.errors import InputError
 from unstale.migration.index import Known, write_index
 from unstale.migration.stale import NewIndex, check_values
@@ -127,6 +129,21 @@ def test_a_buffer_is_written_in_a_shard_for_each_piece(tmp_path: Path) -> None:
     shards = json.loads((out / "manifest.json").read_text())["shards"]
     assert [s["rows"] for s in shards] == [7, 7, 6, 7, 7, 3]  # of 20 and 17
     np.testing.assert_array_equal(open_vectors(out).take(np.arange(ROWS)), VECTORS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_index_is_written_whatever_the_pieces_it_is_read_in(
+    tmp_path: Path, name: str
+) -> None:
+    """Shards of 20 and 17 rows, and row groups of ten, are not the pieces of other files."""
+    source = open_vectors(stored(tmp_path, name))
+    known = Known(torch.tensor([25]), torch.full((1, DIM), 0.5))
+    (tmp_path / "new").mkdir()
+    same = ProjectedCorrector(Affine(torch.eye(DIM), torch.zeros(DIM)))
+    path, _ = write_index(source, same, known, tmp_path / "new", {"weights": "b"})
+    found = open_vectors(path).take(np.arange(ROWS))
+    expected = np.where(np.arange(ROWS)[:, None] == 25, 0.5, VECTORS)
+    np.testing.assert_allclose(found, expected, **tolerance(name))
 
 
 def test_refuses_what_it_cannot_read(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`correct` with the old model: a verdict before anything is written, then an adapter."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
 from unstale.migration.adapter import QueryAdapter
-from unstale.migration.ways import WAYS
+from unstale.migration.fusion import Judged
+from unstale.migration.ways import WAYS, Trial
+from unstale.written import foreign
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,9 @@ def test_a_verdict_comes_first_and_an_adapter_when_asked_for(
     assert main(again) == 0
     adapter = QueryAdapter.load(tmp_path / "new" / "adapter")
     assert adapter.matrix.shape[0] == np.load(old).shape[1]
+    assert foreign(tmp_path / "new") == []
+    sealed = json.loads((tmp_path / "new" / "files.json").read_text())["files"]
+    assert "adapter/adapter.json" in sealed
     assert not (tmp_path / "new" / "vectors.npy").exists()
 
 
@@ -60,6 +66,8 @@ def test_a_migration_grows_until_everything_is_fresh(
     assert correct(old, beir, tmp_path / "new", bert_folder, "--re-embed", "10") == 0
     fresh = []
     for more in ("25", "40"):
+        # A kill may leave the folder of a stage before its list of targets.
+        (tmp_path / "new" / "embedded" / f"re-embedded-{2 + len(fresh)}").mkdir()
         again = ["correct", "--resume", "--re-embed", more, "--output", str(tmp_path / "new")]
         assert main(again) == 0
         rows = pq.read_table(tmp_path / "new" / "rows.parquet").to_pydict()
@@ -82,12 +90,15 @@ def test_rows_in_another_order_are_refused_and_ids_put_them_right(
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "a", bert_folder, *words) == 2
     assert "are rows and texts in the same order?" in capsys.readouterr().err
     ids = np.array(list(read_beir(beir).target_ids))[order]
-    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    (tmp_path / "ids.txt").write_text("\r\n".join(ids) + "\r\n", "utf-8-sig")  # as on Windows
     words += ("--ids", str(tmp_path / "ids.txt"))
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "b", bert_folder, *words) == 0
     (tmp_path / "ids.txt").write_text("\n".join(ids[:-1]) + "\n")
     assert correct(tmp_path / "moved.npy", beir, tmp_path / "c", bert_folder, *words) == 2
     assert "119 lines, but there are 120 vectors" in capsys.readouterr().err
+    (tmp_path / "ids.txt").write_bytes("\n".join(ids).encode("utf-16"))
+    assert correct(tmp_path / "moved.npy", beir, tmp_path / "c", bert_folder, *words) == 2
+    assert "ids.txt:1: not UTF-8" in capsys.readouterr().err
 
 
 def test_ways_without_the_old_model_and_models_that_are_not_the_old_one_are_refused(
@@ -100,3 +111,29 @@ def test_ways_without_the_old_model_and_models_that_are_not_the_old_one_are_refu
     assert main([*words, "--old-model", str(bert_folder)]) == 2
     assert "it did not make these" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_the_relevant_targets_of_the_queries_that_judge_now_are_embedded(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """With one split, --re-embed takes half of its queries to choose by: others judge."""
+    monkeypatch.setattr("unstale.migration.fused.LEAST_JUDGED", 5)
+    data = tmp_path / "data"
+    shutil.copytree(beir, data)
+    for path in (data / "qrels").iterdir():
+        if path.name != "train.tsv":
+            path.unlink()
+    known, run = [], Trial.run
+
+    def watched(trial: Trial, judged: Judged):
+        pairs = judged.qrels.pairs
+        wanted = pairs[np.isin(pairs[:, 0], judged.rows), 1]
+        known.append(np.isin(wanted, trial.relevant.rows.numpy()).all())
+        return run(trial, judged)
+
+    monkeypatch.setattr(Trial, "run", watched)
+    words = ("--way", "verdict", "--queries", "12")
+    assert correct(old, data, tmp_path / "new", bert_folder, *words) == 0
+    again = ["correct", "--resume", "--re-embed", "10", "--output", str(tmp_path / "new")]
+    assert main(again) == 0
+    assert known == [True, True]

@@ -72,12 +72,14 @@ def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
 
 def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
     found = {c.strategy: c for c in costs(JOB, ONE) if c.search == "rolling"}
-    assert set(found) == {"corrected", "corrected-free"}
-    rolling, free = found["corrected"], found["corrected-free"]
+    assert set(found) == {"corrected", "staged"}
+    rolling, staged = found["corrected"], found["staged"]
     searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
     assert rolling.flops == step_flops(JOB, 12) + 6 * 12 * network + searched
-    # The latter encodes the 4 labels alone.
-    assert free.flops == 3 * (4 * 5 + 4 * 50) + 6 * 4 * network + searched
+    # The latter mines on a fifth of the steps, one target for each of 4 labels.
+    encoded = 4 + 0.2 * 4
+    mined = 0.2 * (6 * encoded * network + searched)
+    assert staged.flops == pytest.approx(3 * (4 * 5 + encoded * 50) + mined)
 
 
 def test_an_exact_search_runs_h_over_everything() -> None:
@@ -101,7 +103,7 @@ def test_what_does_not_fit_is_not_chosen() -> None:
     found = costs(JOB, ONE)
     best = choose(found, None)
     assert best is not None
-    assert best.strategy == "corrected-free"
+    assert best.strategy == "staged"
     assert choose(found, 10.0) is None
     lean = choose(found, next(c.memory for c in found if c.strategy == "stale") + 1)
     assert lean is not None
@@ -115,7 +117,7 @@ def test_the_command_calibrates_and_writes(
     flags += ["--model", str(bert_folder), "--layers", "1", "--corrector-hidden", "16"]
     assert main(["plan", *flags, "--output", str(tmp_path / "plan.json")]) == 0
     printed = capsys.readouterr().out
-    assert "choose: corrected-free" in printed
+    assert "choose: staged" in printed
     assert "the same work varied by up to" in printed
     assert "on devices with" in printed  # as this machine: --device-memory was not given
     found = json.loads((tmp_path / "plan.json").read_text())

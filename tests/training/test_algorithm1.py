@@ -32,7 +32,6 @@ def setup(
     strategy: str,
     *,
     hard_negatives: int = 3,
-    free_negatives: int = 0,
     filters: FalseNegatives | None = None,
     gumbel_seed: int | None = None,
     **options,
@@ -48,7 +47,7 @@ def setup(
         ),
         "mixed": lambda: Stale(buffer, gumbel_seed),
     }[strategy]()
-    counts = NegativeCounts(hard_negatives, 2 if strategy == "mixed" else 0, free_negatives)
+    counts = NegativeCounts(hard_negatives, 2 if strategy == "mixed" else 0)
     uniform = Uniform(len(buffer), 0) if counts.uniform else None
     negatives = Negatives(miner, counts, filters=filters, uniform=uniform)
     return FreshNegativesLoss(model, negatives, tokens, Positives(dataset, ["train"]), **options)
@@ -102,7 +101,7 @@ def test_task_loss_is_the_truncated_softmax_as_written(
     positives = Positives(dataset, ["train"])
     seen = watch_mining(loss)
     found = loss(features, labels)["task_loss"]
-    mined = torch.cat([seen[0].encoded, seen[0].uniform], dim=1)
+    mined = torch.cat([seen[0].hard, seen[0].uniform], dim=1)
 
     q = embed(static_model, dict(features[0]), "query", unit=True)
     expected = []

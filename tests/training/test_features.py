@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from peft import LoraConfig
 from sentence_transformers import SentenceTransformer
 from tests.training.test_algorithm1 import batch, setup, watch_mining
@@ -125,8 +126,8 @@ def test_gumbel_noise_follows_the_scale(
         known = queries.positives
         scores.scatter_(1, known.clamp(min=0), -torch.inf)
         assert (known >= 0).all()
-        assert torch.equal(mined[-1].encoded, scores.topk(3).indices)
-    assert not torch.equal(mined[0].encoded, mined[1].encoded)
+        assert torch.equal(mined[-1].hard, scores.topk(3).indices)
+    assert not torch.equal(mined[0].hard, mined[1].hard)
 
 
 def test_given_negatives_stand_beside_mined_ones(
@@ -247,5 +248,19 @@ def test_a_run_takes_them_all_and_its_card_tells(
     assert f"{result.metrics['ndcg@10']:.4f}".rstrip("0") in card
     assert '"strategy": "corrected"' in card
     assert "Freshness of the negatives at step 2" in card
+    meta = yaml.safe_load(card.split("---")[1])
+    (index,) = meta["model-index"]
+    assert {r["task"]["type"] for r in index["results"]} == {"information-retrieval"}
+    assert set(meta["metrics"]) == set(result.metrics)  # and nothing of the freshness
+    pairs = {
+        (given.queries[query], given.targets[target])
+        for query, target in given.split("train").pairs.tolist()
+    }
+    assert len(meta["widget"]) == 5
+    for example in meta["widget"]:
+        query, (right, *others) = example["source_sentence"], example["sentences"]
+        assert (query, right) in pairs
+        assert len({right, *others}) == 3
+        assert all((query, other) not in pairs for other in others)
     with pytest.raises(InputError, match="has no negatives of its own to take 1 from"):
         train(dataset, static_model, tmp_path / "none", given_negatives=1, **options)

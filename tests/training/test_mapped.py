@@ -78,7 +78,7 @@ def limited(world: Path, output: Path, *flags: str) -> tuple[dict, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("strategy", ["stale", "corrected", "corrected-free"])
+@pytest.mark.parametrize("strategy", ["stale", "corrected"])
 def test_a_buffer_three_times_the_memory_trains_from_disk(
     strategy: str, world: Path, tmp_path: Path
 ) -> None:

@@ -19,15 +19,19 @@ SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --p
 --refreshes 2 --subset-size 40 --refresh-below 0.99 --device cpu"""
 
 CASES = {name: ["--strategy", name] for name in strategies()} | {
+    "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
+}
+_MINED_AT_ONCE = {
     "sampled": ["--sampling", "gumbel"],
     "rolling": ["--search", "rolling"],
     "ivf": ["--search", "ivf"],
     "paper": ["--corrector-loss", "ce", "--no-memory", "--no-fallback"],
     "dropout": ["--dropout"],
     "accumulated": ["--trainer.gradient_accumulation_steps", "2"],
-    "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
     "a quarter of a buffer": ["--dtype", "int8", "--search", "rolling"],
 }
+CASES |= {case: ["--strategy", "corrected", *flags] for case, flags in _MINED_AT_ONCE.items()}
+CASES["staged, searched"] = ["--mine-from", "0.3", "--search", "rolling", "--dtype", "int8"]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,7 @@ def never_killed(command, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # One of each kind of state in every test run, the others with the slow tests.
-QUICK = {"rolling"}
+QUICK = {"rolling", "staged, searched"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_the_search_of_another_version_is_refused(
     command, kill, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     run = tmp_path / "run"
-    kill(command(run, "--search", "rolling"), STEP, 4)
+    kill(command(run, "--strategy", "corrected", "--search", "rolling"), STEP, 4)
     (checkpoint,) = (run / "checkpoints").iterdir()
     state = load_file(checkpoint / "miner.safetensors")
     state["search:control"] = state["search:control"][:-1]
@@ -176,13 +180,13 @@ def test_a_finished_run_that_lost_its_model_makes_it_again(
     before = weights(run)
     shutil.rmtree(run / "model")
     assert main(["train", "--resume", "--output", str(run)]) == 0
-    assert "the run was finished, and goes on" in caplog.text
+    assert "the run was finished, and resumes" in caplog.text
     assert weights(run) == before
 
 
 def test_seconds_are_those_of_all_sessions(command, kill, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    kill(command(run), STEP, 6)
+    kill(command(run, "--strategy", "corrected"), STEP, 6)
     state = json.loads((run / "checkpoints" / "checkpoint-4" / "miner.json").read_text())
     earlier = state["clock"]
     assert earlier.keys() == {"embedding", "evaluation", "total"}

@@ -113,7 +113,7 @@ def unread(settings: TrainSettings, *names: str) -> list[str]:
 def test_what_has_no_effect_is_said() -> None:
     chosen = TrainSettings(corrector_hidden=24, rank=3, steps=9, sampling="gumbel")
     hidden, rank = unread(chosen, "stale")
-    assert hidden.startswith("--corrector-hidden has no effect with stale; it is read by correct")
+    assert hidden.startswith("--corrector-hidden has no effect with stale; it is read by staged")
     assert rank == "--rank has no effect with stale; it is read by dynnibal"
     (rank,) = unread(chosen, "stale", "corrected")
     assert rank.startswith("--rank has no effect with stale and corrected")

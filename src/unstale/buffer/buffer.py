@@ -92,13 +92,18 @@ class TargetBuffer:
                 if begin < end:
                     yield begin, shard.between(begin - first, end - first)
 
-    def shared(self) -> Tensor:
+    @classmethod
+    def empty(
+        cls, targets: int, dim: int, precision: Precision, device: torch.device | str
+    ) -> "TargetBuffer":
+        """Make room for embeddings that are still to be written, in memory."""
+        return cls([Stored.empty(targets, dim, precision, device)])
+
+    def shared(self) -> dict[str, Tensor]:
         """Return the storage of a buffer that is one shard in memory: writing to it writes here."""
         if len(self.shards) != 1 or self.mapped:
             raise InputError("a buffer that is written to must be in memory: use in_memory()")
-        if self.shards[0].data.dtype == torch.int8:
-            raise InputError("an int8 buffer cannot be refreshed: embed in float32 or float16")
-        return self.shards[0].data
+        return self.shards[0].named()
 
     def in_memory(self, device: torch.device | str = "cpu") -> "TargetBuffer":
         """Copy the whole buffer into the memory of a device, as one shard."""
@@ -202,7 +207,7 @@ def check_maker(folder: Path, manifest: dict[str, Any], expected: Fingerprint) -
 def write_shard(path: Path, vectors: Float[Tensor, "n d"], dtype: str) -> str:
     """Write one shard, and return its checksum."""
     stored = Stored.of(vectors, cast("Precision", dtype))
-    tensors = {"vectors": stored.data} | ({"scales": stored.scales} if dtype == "int8" else {})
+    tensors = stored.named()
     with atomic_file(path) as temporary:
         save_file(tensors, temporary)
         return sha256(temporary)

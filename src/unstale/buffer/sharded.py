@@ -8,6 +8,7 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.distributed import share, total, world
+from unstale.settings import Precision
 
 
 @final
@@ -40,7 +41,7 @@ class ShardedBuffer:
         here = self._here(rows)
         self.local.write(rows[here] - self.start, vectors[here.to(vectors.device)])
 
-    def shared(self) -> Tensor:
+    def shared(self) -> dict[str, Tensor]:
         """Return the storage of this process's rows."""
         return self.local.shared()
 
@@ -49,6 +50,15 @@ class ShardedBuffer:
 
 
 Buffer = TargetBuffer | ShardedBuffer
+
+
+def make_room(targets: int, dim: int, precision: Precision, device: torch.device | str) -> Buffer:
+    """Make a buffer in memory that is still to be written: all of it, or this process's rows."""
+    if world() == 1:
+        return TargetBuffer.empty(targets, dim, precision, device)
+    part = share(targets)
+    local = TargetBuffer.empty(part.stop - part.start, dim, precision, device)
+    return ShardedBuffer(local, part.start, targets)
 
 
 def load(buffer: TargetBuffer, device: torch.device | str) -> Buffer:

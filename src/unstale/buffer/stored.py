@@ -66,6 +66,10 @@ class Stored:
     def __len__(self) -> int:
         return len(self.data)
 
+    def named(self) -> dict[str, Tensor]:
+        """Return the tensors by the names that they have in a file."""
+        return {"vectors": self.data} | ({"scales": self.scales} if len(self.scales) else {})
+
     def write(self, rows: slice | Int[Tensor, " n"], vectors: Float[Tensor, "n d"]) -> None:
         """Replace some rows."""
         where = rows if isinstance(rows, slice) else rows.to(self.device)

@@ -13,6 +13,7 @@ from unstale.data.names import split_name
 from unstale.declare import flag
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.migration.stores.address import Address, is_store
 
 CONFIG = "config.yaml"
 # What a user agrees to by typing it. A file may come from anybody, so it cannot agree.
@@ -22,7 +23,8 @@ _MARK = "# unstale "  # its first words: the mark of a folder that is ours to re
 
 # What the parser lets through of tags and numbers that make no sense.
 _ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_PATHS = set("data model retriever reader buffer vectors run".split())  # or names
+# Flags that name what a command reads: paths, or names.
+_PATHS = "data corpus model old_model retriever reader cross_encoder buffer vectors ids run".split()
 
 
 def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclass
@@ -128,8 +130,17 @@ def paths_read(chosen: Any) -> list[str]:  # noqa: ANN401 - a dataclass
 
 
 def place_of(name: str) -> Path:
-    """Return the path in a name of data, a model or a buffer."""
-    return Path(split_name(name).place)
+    """Return the path in a name of data, a model, a buffer or a database."""
+    return Path(_place(name)[1])
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Return where in a name its path begins, and the path as it is written."""
+    if is_store(name):
+        address = Address.read(name)
+        return len(address.kind) + 1, address.place
+    form, place, _ = split_name(name)
+    return len(form) + 1 if form else 0, place
 
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
@@ -144,6 +155,7 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
 
 def _absolute_name(name: Any) -> Any:  # noqa: ANN401 - a name, or what YAML held
     """Make the path in a name absolute, if there is one: `csv:pairs.csv:query=title`, too."""
-    if not isinstance(name, str) or not name or not (place := place_of(name)).exists():
+    start, place = _place(name) if isinstance(name, str) else (0, "")
+    if not place or not Path(place).exists():
         return name
-    return name.replace(str(place), str(place.resolve()), 1)
+    return f"{name[:start]}{Path(place).resolve()}{name[start + len(place) :]}"

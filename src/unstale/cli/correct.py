@@ -10,21 +10,20 @@ from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import Texts
+from unstale.data.lines import text_lines
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
-from unstale.files import atomic_file, write_json
+from unstale.files import write_json
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.stale import StaleVectors
 from unstale.migration.stores.vectors import StoreVectors
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import curve_table, ways_table
-from unstale.report.migration import curve_svg
 from unstale.results import RESULTS
 from unstale.shown import say
 
-CURVE = "curve.svg"
 _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
 
 
@@ -49,8 +48,6 @@ def run(chosen: CorrectFlags) -> None:
         done = migration.run(output)
         if rank() == 0:
             write_json(output / RESULTS, done.results)
-            with atomic_file(output / CURVE) as temporary:
-                temporary.write_text(curve_svg(done.results["curve"]), "utf-8")
         folder.seal()
     _show(done)
     say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
@@ -65,9 +62,7 @@ def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
 
 def _read_ids(path: Path, rows: int) -> Texts:
     """Read an id a line."""
-    if not path.is_file():
-        raise InputError(f"--ids {path}: no such file")
-    ids = path.read_text("utf-8").splitlines()
+    ids = [line.rstrip("\r\n") for _, line in text_lines(path, progress=False)]
     if len(ids) != rows:
         raise InputError(f"--ids {path}: {len(ids)} lines, but there are {rows} vectors")
     return Texts.of(ids)

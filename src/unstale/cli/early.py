@@ -11,15 +11,14 @@ from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
 from unstale.data.names import FORMAT_NAMES, check_name, split_name
 from unstale.declare import parse_seeds
-from unstale.encoders.packaged import packaged_model
+from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
-from unstale.hub import check_reachable, is_hub_name
-from unstale.migration.stores.address import is_store
+from unstale.hub import check_reachable
 from unstale.settings import STRATEGIES
 from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
 
-_MODELS = ("model", "retriever", "reader", "cross_encoder")
+_MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
 _RUNS = ("search", "serve", "answer")  # commands that need a finished run
 _OPTIONAL = ("doctor", "experiment")  # commands that need no --output
 
@@ -34,9 +33,9 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
     for name in (str(values[key]) for key in _MODELS if values.get(key)):
         check_model(name)
     _check_choices(command, values)
-    for key in ("buffer", "vectors", "path"):
+    for key in ("corpus", "buffer", "vectors", "path"):
         named = str(values.get(key) or "")
-        if named and not is_store(named) and not place_of(named).exists():
+        if named and "://" not in named and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
     if values.get("run") and not Path(values["run"]).is_dir():
@@ -68,18 +67,6 @@ def check_run(path: str) -> Path:
     if not (owner / CONFIG).is_file():
         raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
     return owner
-
-
-def check_model(name: str) -> None:
-    """Refuse a model that is no folder, not `tiny`, and neither packaged nor a name on the hub."""
-    path = Path(name)
-    if path.is_dir():
-        if not any((path / file).exists() for file in ("modules.json", "config.json")):
-            raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
-    elif path.exists():
-        raise InputError(f"{name} is a file; a model is a folder, `tiny` or a name on the hub")
-    elif not is_hub_name(name):
-        raise InputError(f"no model folder {name!r}")
 
 
 def check_output(chosen: OutputFlags) -> None:

@@ -55,7 +55,10 @@ class FinishedRun:
     def load_data(self) -> RetrievalDataset:
         """Load the data that the run was trained on."""
         data = self.config["data"]
-        return load_questions(data).dataset if self.answers else load_dataset(data, progress=False)
+        if not self.answers:
+            return load_dataset(data, progress=False)
+        corpus = self.config.get("corpus") or (self.config.get("rag") or {}).get("corpus")
+        return load_questions(data, corpus=corpus, progress=False).dataset
 
     def load_trained(self) -> SentenceTransformer:
         """Load the encoder that the run trained."""

@@ -14,8 +14,8 @@ from unstale.filters import Filters
 
 # What a user looks for first, before the groups.
 FIRST = (
-    "question query data model retriever reader output strategy strategies seeds steps epochs "
-    "batch_size"
+    "question query data corpus model retriever reader output strategy strategies seeds steps "
+    "epochs batch_size"
 ).split()
 GROUPS = (  # in this order; the title is the first word of a section's docstring
     sections.RunSettings,

@@ -31,6 +31,7 @@ from unstale.cli.early import check_early
 from unstale.cli.flags import about, add_flags, flag_values, instantiate, known_flags
 from unstale.cli.signals import Terminated, obey_signals
 from unstale.declare import check_bounds
+from unstale.declare import flag as flag_of
 from unstale.errors import InputError, RunError
 from unstale.locks import release
 from unstale.shown import fail, show_logs
@@ -62,6 +63,12 @@ COMMANDS: dict[str, type] = {
 }
 
 # Flags that are gone, and what to use.
+_KINDS = {  # how the parser names a type, and how we do
+    "'int'": "a whole number",
+    "'float'": "a number",
+    "'bool'": "true or false",
+    "Sequence": "a list such as [256,128]",
+}
 _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
     "every N steps, or --refresh-schedule START-END:EVERY,... ",
@@ -129,7 +136,7 @@ def _is_further() -> bool:
 
 
 def _way_on(chosen: Any) -> str:  # noqa: ANN401 - the flags of any command
-    """Say how a run goes on that has begun."""
+    """Say how to resume a run that has begun."""
     began = "resume" in flag_values(chosen) and Path(chosen.output, CONFIG).is_file()
     return f"; --resume --output {chosen.output} continues it" if began else ""
 
@@ -163,9 +170,23 @@ def parse(words: Sequence[str]) -> Namespace:
     except RecursionError:  # a value of brackets in brackets, on the line or in a file
         raise InputError("a flag's value is nested too deeply") from None
     except ArgumentError as error:  # without the page of usage that would hide it
-        said = " ".join(str(error).split()).rstrip(".")
+        said = _plainly(" ".join(str(error).split()).rstrip("."))
         said += f" (with the flags of {', '.join(map(str, files))})" if files else ""
         raise InputError(f"{said}; {_tip(words, said)}") from None
+
+
+def _plainly(said: str) -> str:
+    """Say what a flag takes in plain words, where the parser speaks of Python's types."""
+    found = re.fullmatch(
+        r'Parser key "([\w.]+)": (.*?Expected a .*?)G(?:ot|iven) value: (.*)', said
+    )
+    if not found:
+        return said
+    name, rule, value = found.groups()
+    choices = re.search(r"Literal\[(.*?)\]", rule)
+    kinds = (word for kind, word in _KINDS.items() if kind in rule)
+    takes = "one of " + choices[1].replace("'", "") if choices else next(kinds, "")
+    return f"{flag_of(name)} must be {takes}, got {value!r}" if takes else said
 
 
 def _tip(words: Sequence[str], said: str) -> str:
@@ -176,7 +197,7 @@ def _tip(words: Sequence[str], said: str) -> str:
     like = [close for word in wrong for close in get_close_matches(word, known, 1)]
     meant = f"did you mean --{like[0]}? " if like else ""
     meant = next((advice for word in wrong if (advice := _RENAMED.get(word))), meant)
-    return f"{meant}See unstale {name}{' ' * bool(name)}--help"
+    return f"{meant}see unstale {name}{' ' * bool(name)}--help"
 
 
 def _parser_for(words: Sequence[str]) -> ArgumentParser:

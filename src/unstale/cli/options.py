@@ -1,8 +1,7 @@
 """The flags of commands that train, embed, measure or write data, as dataclasses.
 
-Names, types, defaults, bounds and help are in one place. Settings that Python has too are
-declared in `unstale.settings`, and inherited here. A command's class is named after it: the first
-sentence of its docstring is the summary in `unstale --help`.
+Settings that Python has too are declared in `unstale.settings`, and inherited here. A command's
+class is named after it: the first sentence of its docstring is the summary in `unstale --help`.
 """
 
 from dataclasses import dataclass, field
@@ -88,8 +87,7 @@ class DataFlags:
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
             built-in docstrings; docstrings:numpy,rich makes it of other packages.
-        strict: Refuse blank rows, rows with an empty cell and exact duplicates in a table. They
-            are skipped and counted otherwise.
+        strict: Refuse blank rows, empty cells and duplicates in a table instead of skipping them.
     """
 
     data: str = setting("docstrings", local=True)
@@ -156,14 +154,17 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
     It writes results.json, config.yaml, model/ (the retriever) and reader/.
 
     Args:
-        data: Questions with answers and a corpus: a BEIR folder with `metadata.answers`, a folder
-            of train/dev/test files as NQ-open, TriviaQA, HotPotQA, FiD or Atlas write them (with
-            corpus.jsonl, or contexts in the files), or the built-in made-up world facts.
+        data: Questions with answers: a .csv, .tsv, .jsonl or .parquet file with columns question
+            and answer (or PATH:question=COLUMN,answer=COLUMN), a folder of train/dev/test files,
+            a BEIR folder with `metadata.answers`, or the built-in `facts`.
+        corpus: Texts to answer from: a folder of .txt and .md files, which are cut into passages
+            of at most 100 words, or one file (.txt, .md, .jsonl, .csv, .tsv, .parquet). Default:
+            the corpus file in the data folder, or the contexts of the questions.
+        strict: Refuse blank rows, empty cells and duplicates in a table instead of skipping them.
         retriever: Retriever to load: `tiny` (built in, made for a CPU), a sentence-transformers
             folder or hub name.
-        reader: Reader to load: `tiny` (a small untrained T5, for small worlds), or the folder or
-            hub name of a model with an encoder and a decoder, such as T5, or with a decoder only,
-            such as Llama.
+        reader: Reader to load: `tiny` (a small untrained T5), or the folder or hub name of a model
+            with an encoder and a decoder, such as T5, or a decoder only, such as Llama.
         reader_max_length: Truncate a question with its target after N tokens.
         answer_length: Largest number of tokens of an answer.
         reader_lora: Train adapters of this rank in the reader instead of its weights (LoRA; needs
@@ -171,10 +172,12 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
     """
 
     data: str = setting("facts", local=True)
+    corpus: str | None = setting(None, local=True)
+    strict: bool = False
     retriever: str = "tiny"
     reader: str = "tiny"
-    reader_max_length: int = 256
-    answer_length: int = 64
+    reader_max_length: int = setting(256, least=2)
+    answer_length: int = setting(64, least=1)
     reader_lora: int = setting(0, least=0)
 
     @property
@@ -237,8 +240,7 @@ class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
     It writes every split and the whole corpus, the mined negatives with one split.
 
     Args:
-        data: Dataset in any format that unstale reads, a hub name, or a built-in set. Default
-            with --run: the data of the run.
+        data: Dataset in any format that unstale reads. Default with --run: the data of the run.
         split: Split whose queries to mine for.
         run: Mine with the corrected embeddings of a training run; the model is the run's. With
             --model RUN/model the targets are embedded anew instead.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, TrustFlags
+from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, ResumeFlags, TrustFlags
 from unstale.declare import MOST_SEED, setting
 from unstale.migration.settings import MigrateSettings
 from unstale.settings import Precision
@@ -15,9 +15,9 @@ class SearchFlags(TrustFlags):
     The corpus is embedded with the trained model once, and kept in the run folder.
 
     Args:
-        query: What to look for.
-        run: A run folder that `unstale demo` or `unstale train` wrote.
-        k: How many targets to show.
+        query: Text to search for.
+        run: Run folder of `unstale demo` or `unstale train`.
+        k: Number of targets to show.
     """
 
     query: str
@@ -29,11 +29,11 @@ class SearchFlags(TrustFlags):
 class AnswerFlags(TrustFlags):
     """Answer a question with a trained retriever and reader, and show the sources.
 
-    It shows the answer, the targets it was read from and their probabilities.
+    It prints the answer, the targets that the reader saw and their probabilities.
 
     Args:
-        question: What to answer.
-        run: A run folder that `unstale rag` wrote.
+        question: Question to answer.
+        run: Run folder of `unstale rag`.
     """
 
     question: str
@@ -47,9 +47,9 @@ class ServeFlags(TrustFlags):
     The corpus is embedded by both models once, and kept in the run folder.
 
     Args:
-        run: A run folder that `unstale demo`, `train` or `rag` wrote, or a comparison's cell.
-        port: The port to listen on; 0 for any that is free.
-        k: How many targets to show on each side.
+        run: Run folder of `unstale demo`, `train` or `rag`, or a cell of a comparison.
+        port: Port to listen on. 0 takes a free one.
+        k: Number of targets to show on each side.
     """
 
     run: str
@@ -61,10 +61,10 @@ class ServeFlags(TrustFlags):
 class ReportFlags:
     """Make one HTML page of a run's results: charts, table, examples of mined negatives.
 
-    It writes report.html into the run folder: one file, no script, nothing loaded.
+    It writes report.html into the run folder: one file that opens offline.
 
     Args:
-        run: A run folder with a results.json.
+        run: Run folder with a results.json.
     """
 
     run: str
@@ -74,10 +74,10 @@ class ReportFlags:
 class VerifyFlags:
     """Check the checksums of a run folder, its checkpoints or a buffer.
 
-    It reads every file that a manifest lists, and names each that is not as written.
+    It reads every file that a manifest lists, and names each one that is damaged or missing.
 
     Args:
-        path: A run folder, a checkpoint or a buffer; folders below it are checked, too.
+        path: Run folder, checkpoint or buffer. Folders inside it are checked, too.
     """
 
     path: str
@@ -87,14 +87,14 @@ class VerifyFlags:
 class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
     """Try your data for two minutes: what drifts, what correcting recovers, what to do.
 
-    It trains shortly on a sample with the default strategy, and advises.
+    It trains briefly on a sample with the default strategy, and gives advice.
 
     Args:
-        seconds: How long to take. It decides how many targets and queries are tried.
-        steps: Steps of the training, instead of as many as there is time for.
-        targets: The most targets to try with.
-        batch_size: Queries in one step. Default: at most 64, as the time allows.
-        output: A new or empty folder for results.json, if wanted.
+        seconds: Time to spend. It decides how large the sample is and how many steps are trained.
+        steps: Number of training steps. Default: as many as fit into the time.
+        targets: Largest number of targets in the sample.
+        batch_size: Queries in one step. Default: at most 64, fewer for a slow encoder.
+        output: Also write the readings to results.json in this new or empty folder.
     """
 
     seconds: float = setting(120.0, above=0)
@@ -107,28 +107,27 @@ class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
 
 @dataclass(frozen=True)
 class PlanFlags(EncoderFlags):
-    """Work out memory, time and disk of a run before it is started.
+    """Estimate memory, time and disk of a run before it is started.
 
     It measures this machine for some seconds, or takes --flops, and prints a table.
 
     Args:
-        targets: How many targets there will be.
+        targets: Number of targets in the corpus.
+        steps: Number of optimizer steps.
         batch_size: Queries in one step, over all devices.
         hard_negatives: Targets mined for each query.
         uniform_negatives: Targets drawn uniformly for each query.
         corrector_hidden: Width of the corrector's hidden layer.
-        target_tokens: Tokens of a target, on average.
-        query_tokens: Tokens of a query, on average.
-        refreshes: How many times in the run exhaustive would re-embed everything.
+        target_tokens: Average number of tokens of a target.
+        query_tokens: Average number of tokens of a query.
+        refreshes: Number of times that `exhaustive` re-embeds the corpus in the run.
         dtype: Precision of the embedded corpus.
-        devices: How many processes share the work.
-        device_memory: Gigabytes of each device, to see what fits; by default what is free on
-            this one.
-        bandwidth: Gigabytes a second between devices.
-        flops: Sustained operations a second of a device, instead of measuring this one.
-        parameters: Parameters of one tower of the encoder without its token table, if --flops is
-            given.
-        dim: Width of its embeddings, if --flops is given.
+        devices: Number of processes that share the work.
+        device_memory: Memory of each device in gigabytes. Default: what is free on this one.
+        bandwidth: Bandwidth between devices in gigabytes per second.
+        flops: Sustained operations per second of a device. Default: measured on this machine.
+        parameters: With --flops, parameters of one tower of the encoder without its token table.
+        dim: With --flops, width of the embeddings.
         output: Also write the plan to this JSON file.
     """
 
@@ -152,24 +151,22 @@ class PlanFlags(EncoderFlags):
 
 
 @dataclass(frozen=True)
-class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
-    """Bring old vectors up to date with a new encoder by embedding only a sample.
+class CorrectFlags(ResumeFlags, EncoderFlags, MigrateSettings):
+    """Update the vectors of an old encoder for a new one by embedding only a sample.
 
-    It says what each way of serving would give and cost, and writes what --way asks for.
+    It estimates quality and cost of each way to upgrade, and writes what --way asks for.
 
     Args:
-        vectors: The old vectors, never modified: .npy, .safetensors, .parquet, .faiss, a buffer
-            that `unstale embed` wrote, or a collection: `qdrant:PLACE#COLLECTION`,
-            `lancedb:FOLDER#TABLE`, if need be with `?id=FIELD&vector=FIELD` at its end. Row by
-            row they belong to the targets of the data, or id by id where rows have ids.
-        old_model: The encoder that made the old vectors. It embeds queries for the old index, so
-            that both models can rank.
-        ids: A text file with the target id of each row, a line each, if the rows are in another
-            order than the data.
-        swap: Serve the new collection in place of the old one, which is kept, when it is written.
-        data: The texts, and queries for the validation, in any format that unstale reads; a BEIR
-            folder may lack qrels, or queries.
-        resume: Resume an embedding that was interrupted.
+        vectors: Old vectors, which are only read: a .npy, .safetensors, .parquet or .faiss file,
+            a buffer of `unstale embed`, `qdrant:PLACE#COLLECTION` or `lancedb:FOLDER#TABLE`
+            (`?id=FIELD&vector=FIELD` names their fields). They are matched with the texts by id, or
+            by row if they have no ids.
+        old_model: Encoder that made the old vectors. It embeds queries for the old index.
+        ids: Text file with the target id of each row, one per line. Use it if the rows are in
+            another order than the texts.
+        swap: Serve the new collection in place of the old one, which is kept.
+        data: Texts, and queries for the validation, in any format that unstale reads. A BEIR
+            folder may lack qrels and queries.
     """
 
     vectors: str = ""
@@ -177,4 +174,3 @@ class CorrectFlags(OutputFlags, EncoderFlags, MigrateSettings):
     old_model: str | None = None
     ids: str | None = None
     swap: bool = setting(False, changeable=True)
-    resume: bool = False

@@ -22,8 +22,8 @@ from unstale.shown import say
 from unstale.written import (
     LIST,
     LOCK,
+    begin_list,
     forget_missing,
-    keep_list,
     note,
     remove_written,
     sweep,
@@ -72,7 +72,7 @@ class RunFolder:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
             _open_output(self._chosen)
-            keep_list(self.path)
+            begin_list(self.path)
             save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
@@ -100,7 +100,7 @@ class RunFolder:
         """
         with atomic_folder(self.path, replace=self._chosen.overwrite) as folder:
             yield folder
-            keep_list(folder)
+            begin_list(folder)
             save_config(folder, self._command, self._chosen)
             note(path for path in folder.rglob("*") if path.is_file() and path.name != LIST)
             _open_output(self._chosen, dry=True)  # what came meanwhile is not replaced
@@ -120,7 +120,7 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     if used and overwrite:
         remove_written(folder)
     if resume:
-        keep_list(folder)
+        begin_list(folder)
         sweep(folder)
         forget_missing(folder)  # what a user deleted since is not lost
         (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
@@ -140,7 +140,7 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     try:
         check_seal(folder, full=False)
     except InputError as flaw:
-        _LOG.warning("%s: the run was finished, and goes on from its last checkpoint", flaw)
+        _LOG.warning("%s: the run was finished, and resumes from its last checkpoint", flaw)
         return False
     say(f"{folder} is finished: nothing is left to do")
     return True

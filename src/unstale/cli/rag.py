@@ -15,7 +15,7 @@ from unstale.distributed import first_alone, rank
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 from unstale.miners import strategies
-from unstale.rag.check import check_rag, find_rag_strategy, rag_strategies
+from unstale.rag.check import check_questions, check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
 from unstale.rag.load_reader import load_reader
@@ -42,10 +42,18 @@ def run(chosen: RagFlags) -> None:
 def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 2, with each of some strategies."""
     check_arguments(chosen.trainer)
+    if chosen.reader == "tiny" and chosen.reader_lora:
+        raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
     for name in names:
         find_rag_strategy(name)
     with first_alone():
-        questions = load_questions(chosen.data, progress=rank() == 0)
+        first = rank() == 0
+        questions = load_questions(
+            chosen.data, corpus=chosen.corpus, strict=chosen.strict, progress=first
+        )
+    questions = questions.hold_out(chosen.eval_split, chosen.holdout, progress=first)
+    settings = taken_from(RagSettings, chosen)
+    check_questions(settings, questions)
 
     def load(seed: int) -> tuple[SentenceTransformer, Reader]:
         tf32 = chosen.trainer.get("tf32")
@@ -57,7 +65,6 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         return train_rag_checked(questions, retriever, reader, folder, own, resume=resume)
 
     models = load(chosen.seed)
-    settings = taken_from(RagSettings, chosen)
     checked = check_each(
         names,
         strategies() | rag_strategies(),
@@ -78,8 +85,6 @@ def open_reader(chosen: RagFlags, questions: QuestionSet, retriever: SentenceTra
     """Load the reader that the flags describe, on the retriever's device."""
     limits = {"max_length": chosen.reader_max_length, "answer_length": chosen.answer_length}
     if chosen.reader == "tiny":
-        if chosen.reader_lora:
-            raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
         texts = questions.texts()
         return tiny_reader(texts, seed=chosen.seed, device=retriever.device, **limits)
     return load_reader(

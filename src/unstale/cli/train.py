@@ -85,7 +85,9 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
         find_strategy(name)
     with first_alone():
         dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
-    dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=rank() == 0)
+    dataset = hold_out(
+        dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=rank() == 0
+    )
 
     def load(_: int) -> tuple[SentenceTransformer]:
         return (open_encoder(chosen, dropout=chosen.dropout, tf32=chosen.trainer.get("tf32")),)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import final
@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from unstale.errors import InputError
@@ -109,6 +109,10 @@ class Qrels:
     target: Int[ndarray, " m"]
     grade: Int[ndarray, " m"]
 
+    def take(self, some: Bool[ndarray, " m"]) -> "Qrels":
+        """Keep some of the judgements."""
+        return Qrels(self.query[some], self.target[some], self.grade[some])
+
     @cached_property
     def pairs(self) -> Int[ndarray, "p 2"]:
         """List the relevant (query row, target row) pairs."""
@@ -123,6 +127,10 @@ class Qrels:
     def query_rows(self) -> Int[ndarray, " q"]:
         """List the queries that have at least one relevant target."""
         return np.unique(self.pairs[:, 0])
+
+    def of(self, queries: Int[ndarray, " q"]) -> "Qrels":
+        """Return the judgements of some queries."""
+        return self.take(np.isin(self.query, queries))
 
 
 @final
@@ -188,6 +196,24 @@ class RetrievalDataset:
     def query_rows(self, split: str) -> Int[ndarray, " q"]:
         """List the queries of a split that can be measured, by a relevant target or an answer."""
         return self.questions[split] if split in self.questions else self.split(split).query_rows
+
+    def with_targets(
+        self, rows: Int[ndarray, " m"], qrels: Mapping[str, Qrels] | None = None
+    ) -> "RetrievalDataset":
+        """Keep some targets, in the order of `rows`, and the judgements that name one of them."""
+        place = np.full(len(self.targets), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        judged = {
+            split: found.take(place[found.target] >= 0)
+            for split, found in (self.qrels if qrels is None else qrels).items()
+        }
+        return replace(
+            self,
+            target_ids=Texts.of(self.target_ids.take(rows)),
+            targets=Texts.of(self.targets.take(rows)),
+            qrels={s: replace(found, target=place[found.target]) for s, found in judged.items()},
+            title_ends=None if self.title_ends is None else self.title_ends[rows],
+        )
 
     def bodies(self, rows: Sequence[int] | Int[ndarray, " n"]) -> list[str]:
         """Return the texts of some targets without their titles."""

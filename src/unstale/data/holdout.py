@@ -1,22 +1,29 @@
 """Queries to measure on, taken out of training where the data has no split for that."""
 
 import logging
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from unstale.data.dataset import Qrels, RetrievalDataset
+from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
+_MOST_DEV, _FEWEST_DEV = 500, 20  # queries to choose weights by
 _SPLITS = ("test", "dev")  # those that can be held out, in the order in which they are drawn
 
 
 def hold_out(
-    dataset: RetrievalDataset, split: str, share: float, *, progress: bool = True
+    dataset: RetrievalDataset,
+    split: str,
+    share: float,
+    *,
+    dev: bool = False,
+    progress: bool = True,
 ) -> RetrievalDataset:
     """Return the dataset with a split to measure on, taken out of `train` if there is none.
 
@@ -30,6 +37,7 @@ def hold_out(
         split: The split to measure on, or several separated by commas. Only `test` and `dev` can be
             held out; others must be there.
         share: The share of the training queries to hold out for each split; 0 refuses.
+        dev: Also hold out a few queries to choose weights by, if there is no split `dev`.
         progress: Say how many queries are held out.
     """
     names, has = [name.strip() for name in split.split(",")], {*dataset.qrels, *dataset.questions}
@@ -37,27 +45,42 @@ def hold_out(
     for name in missing:
         if name not in _SPLITS or "train" not in has:
             dataset.split(name)  # refuses it
-    if not missing:
-        return dataset
-    if not share:
+    if missing and not share:
         rule = "--holdout 0.1 takes a tenth of the training queries for it"
         raise InputError(f"{dataset.name} has no split {missing[0]!r}; {rule}")
+    if missing:
+        dataset = _hold_out_missing(dataset, missing, has, share, progress=progress)
+    return _hold_out_dev(dataset, share, progress=progress) if dev else dataset
+
+
+def _hold_out_missing(
+    dataset: RetrievalDataset,
+    missing: Sequence[str],
+    has: Container[str],
+    share: float,
+    *,
+    progress: bool,
+) -> RetrievalDataset:
     last = max(map(_SPLITS.index, missing))
     wanted = [name for name in _SPLITS[: 1 + last] if name not in has]
-    train = dataset.split("train")
-    order = _drawn(dataset, train.query_rows)
-    texts = dataset.queries.groups
-    distinct = len(np.unique(texts[train.query_rows]))
+    rows = dataset.split("train").query_rows
+    return _with(dataset, draw(dataset, rows, share, wanted, progress=progress))
+
+
+def draw(
+    dataset: RetrievalDataset,
+    rows: Int[ndarray, " q"],
+    share: float,
+    wanted: Sequence[str],
+    *,
+    progress: bool = True,
+) -> dict[str, Int[ndarray, " n"]]:
+    """Draw a share of some queries for each split that is wanted; the others are `train`."""
+    distinct = len(np.unique(dataset.queries.groups[rows]))
     count = max(1, round(share * distinct))
     if count * len(wanted) >= distinct:
         rule = f"cannot hold out {count * len(wanted)} of {distinct} training queries"
         raise InputError(f"{dataset.name}: {rule}; --holdout {share} is too much")
-    qrels = dict(dataset.qrels)
-    for place, name in enumerate(wanted):
-        held = np.isin(texts[train.query], order[place * count : (place + 1) * count])
-        qrels[name] = _part(train, held)
-    every = np.isin(texts[train.query], order[: count * len(wanted)])
-    qrels["train"] = _part(train, ~every)
     if progress:
         share_of = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"
         rule = "the same ones every time; --holdout changes the share"
@@ -65,7 +88,41 @@ def hold_out(
         for_each = " for each" if len(wanted) > 1 else ""
         said = f"{share_of} are held out{for_each}, {rule}"
         _LOG.warning("%s has no %s: %s", dataset.name, lacks, said)
-    return replace(dataset, qrels=qrels, held_out=tuple(wanted))
+    return _parts(dataset, rows, wanted, count)
+
+
+def _hold_out_dev(dataset: RetrievalDataset, share: float, *, progress: bool) -> RetrievalDataset:
+    """Hold out half of the share as a dev split, at most 500 queries, if that makes 20 or more."""
+    rows = dataset.split("train").query_rows
+    distinct = len(np.unique(dataset.queries.groups[rows]))
+    count = min(_MOST_DEV, round(share / 2 * distinct))
+    if "dev" in dataset.qrels or count < _FEWEST_DEV:
+        return dataset
+    if progress:
+        what = f"{count:,} of {distinct:,} training queries ({count / distinct:.0%})"
+        rule = "to choose the weights by; --no-guard trains on them"
+        _LOG.warning("%s has no dev split: %s are held out %s", dataset.name, what, rule)
+    return _with(dataset, _parts(dataset, rows, ["dev"], count))
+
+
+def _parts(
+    dataset: RetrievalDataset, rows: Int[ndarray, " q"], names: Sequence[str], count: int
+) -> dict[str, Int[ndarray, " n"]]:
+    """Give the first `count` texts of the draw to each split, one after another; the rest train."""
+    order, texts = _drawn(dataset, rows), dataset.queries.groups[rows]
+    parts = {
+        name: rows[np.isin(texts, order[place * count : (place + 1) * count])]
+        for place, name in enumerate(names)
+    }
+    return parts | {"train": rows[~np.isin(texts, order[: count * len(names)])]}
+
+
+def _with(dataset: RetrievalDataset, parts: Mapping[str, Int[ndarray, " n"]]) -> RetrievalDataset:
+    """Return the dataset with its training queries in these splits."""
+    train = dataset.split("train")
+    qrels = {**dataset.qrels, **{name: train.of(rows) for name, rows in parts.items()}}
+    held = [name for name in parts if name != "train"]
+    return replace(dataset, qrels=qrels, held_out=(*dataset.held_out, *held))
 
 
 def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, " n"]:
@@ -74,7 +131,3 @@ def _drawn(dataset: RetrievalDataset, rows: Int[ndarray, " q"]) -> Int[ndarray, 
     digests = (blake2b(t.encode(), digest_size=8).digest() for t in dataset.queries.take(first))
     keys = np.array([int.from_bytes(digest) for digest in digests], np.uint64)
     return first[np.argsort(keys, kind="stable")]
-
-
-def _part(qrels: Qrels, keep: Bool[ndarray, " m"]) -> Qrels:
-    return Qrels(qrels.query[keep], qrels.target[keep], qrels.grade[keep])

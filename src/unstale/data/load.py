@@ -39,8 +39,8 @@ def load_dataset(
         folder = docstrings_folder(choice.split(",")) if choice else BUILTIN[builtin]()
         return replace(read_beir(folder, progress=progress), name=name, source=name)
     check_name(name)
-    chosen, source = parse_name(name, progress=progress)
-    source = replace(source, judged=judged, strict=strict)
+    chosen, place, columns = split_name(name)
+    source = Location(place, columns, progress, judged, strict)
     if chosen is not None:
         found = FORMATS[chosen]
     else:
@@ -48,17 +48,6 @@ def load_dataset(
         if progress and not source.path.is_file():
             _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
     return replace(found.read(source), source=name)
-
-
-def parse_name(name: str, *, progress: bool = True) -> tuple[str | None, Location]:
-    """Take a name of data apart: its format, if it says one, and where to read.
-
-    Example:
-        >>> parse_name("csv:pairs.csv:query=title,positive=body")
-        ('csv', Location(place='pairs.csv', columns={'query': 'title', 'positive': 'body'}, ...))
-    """
-    form, place, columns = split_name(name)
-    return form, Location(place, columns, progress)
 
 
 def _detect(source: Location) -> Format:

@@ -1,71 +1,73 @@
-"""From what a trial found to one sentence of advice, by a few rules."""
+"""From what a trial found to a sentence or two of advice."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-SMALL = 0.05  # of the true top 10 lost: correcting has nothing to recover
-MENDED = 0.5  # of what is lost, recovered: a corrector that can be relied on
-HELD = 0.9  # of the true top 10: a cache that holds less wants a refresh
+from jaxtyping import Float
+from numpy import ndarray
+from scipy import stats
+
 FEWEST = 20  # steps below which a trial tells nothing
 
 
 @final
 @dataclass(frozen=True)
-class Findings:
-    """What a trial found: one training with `corrected-free`, the default strategy."""
+class Tried:
+    """One training of a trial."""
 
-    overlaps: Sequence[tuple[int, float]]  # step, and what the stale cache held of the true top 10
-    corrected: float  # what the corrected cache held of it at the end
-    step_seconds: float
-    in_batch_seconds: float | None  # of a step without mining; None: there was no time for one
-    refresh_seconds: float  # to embed the trial's corpus once
+    strategy: str
+    steps: int
+    seconds: float  # of training, and of embedding if the strategy does that
+    ndcg: float  # of the held-out queries, at 10
+
+
+@final
+@dataclass(frozen=True)
+class Findings:
+    """What a trial found: the default strategy against in-batch negatives."""
+
+    in_batch: Tried
+    default: Tried
+    before: float  # nDCG@10 of the encoder before training
+    gain: float  # nDCG@10 of the default strategy beyond that of in-batch negatives
+    low: float  # its 95% interval, over queries
+    high: float
+    queries: int
     batch_size: int
 
-    @property
-    def steps(self) -> int:
-        """Return the length of the trial."""
-        return self.overlaps[-1][0]
 
-    @property
-    def lost(self) -> float:
-        """Return the share of the true top 10 that the stale cache lost by the end."""
-        return 1 - self.overlaps[-1][1]
+def interval(differences: Float[ndarray, " q"]) -> tuple[float, float, float]:
+    """Return the mean of paired differences and its 95% interval, by Student's t.
 
-    @property
-    def recovered(self) -> float:
-        """Return how much of what was lost the corrector found; below 0 if it did harm."""
-        return 1 - (1 - self.corrected) / self.lost if self.lost else 0.0
-
-    @property
-    def holds(self) -> float:
-        """Return after how many steps the cache held less than it should, between readings."""
-        before = (0.0, 1.0)
-        for step, overlap in self.overlaps:
-            if overlap < HELD:
-                share = (before[1] - HELD) / (before[1] - overlap)
-                return before[0] + share * (step - before[0])
-            before = float(step), overlap
-        return float(self.steps)
+    Example:
+        >>> import numpy as np
+        >>> [round(x, 2) for x in interval(np.array([0.1, 0.2, 0.3]))]
+        [0.2, -0.05, 0.45]
+    """
+    mean, count = float(differences.mean()), len(differences)
+    if count < 2:
+        return mean, -1.0, 1.0
+    half = float(stats.t.ppf(0.975, count - 1) * differences.std(ddof=1) / count**0.5)
+    return mean, mean - half, mean + half
 
 
 def advise(found: Findings) -> str:
-    """Say in a sentence or two what to do.
+    """Say what to do.
 
     1. A trial of too few steps tells nothing.
-    2. A cache that lost little needs no correction, and the default does no harm.
-    3. A corrector that recovers at least half of the loss is used by the default strategy.
-    4. Otherwise the cache must be embedded again from time to time.
+    2. A strategy is advised only if the interval of the difference leaves no doubt.
+    3. Otherwise the default stays: it begins with in-batch negatives, and keeps the best weights.
     """
-    share = f"{100 * max(0.0, found.recovered):.0f}% of what a stale cache lost"
-    if found.steps < FEWEST:
+    steps = min(found.default.steps, found.in_batch.steps)
+    if steps < FEWEST:
         rule = "give it more --seconds, or a smaller encoder (--layers 2, --target-max-length 64)"
-        return f"Only {found.steps} steps fitted into the time, too few for advice: {rule}."
-    if found.lost < SMALL:
-        still = f"after {found.steps:,} steps a stale cache still holds {1 - found.lost:.0%}"
-        return f"Drift is small: {still} of the true top 10. Keep the default strategy."
-    if found.recovered >= MENDED:
-        return f"Keep the default, --strategy corrected-free: it recovered {share}."
-    every = max(1, round(found.holds))
-    again = f"embed the corpus again about every {every:,} steps with --strategy auto-refresh"
-    return f"The corrector recovered only {share}: {again}."
+        return f"Only {steps} steps fitted into the time, too few for advice: {rule}."
+    ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
+    range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"
+    if found.low > 0:
+        return f"Hard negatives pay: the default is ahead {ahead} ({range_}). Keep the default."
+    if found.high < 0:
+        rule = "Use --strategy in-batch for so short a training; in a longer one, compare again"
+        return f"In-batch negatives are ahead {ahead} ({range_}). {rule}."
+    rule = "Keep the default: it begins with in-batch negatives and keeps the best weights"
+    return f"The trial shows no clear difference ({range_}). {rule}."

@@ -1,17 +1,18 @@
 """A part of a dataset that a short trial can afford: some pairs, and a corpus around them."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.data.dataset import RetrievalDataset
+
+_MOST_HELD = 300  # queries to measure on
 
 
 def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalDataset:
     """Draw at most `targets` targets: the positives of some training queries, and others.
 
-    Up to half are positives, so that the rest can compete with them. The sample has the split
-    `train` alone. A corpus that is small enough stays whole.
+    Up to half are positives, so that the rest can compete with them. A fifth of the sampled
+    queries, at most 300, is the split `dev`; the others are `train`. A corpus that is small enough
+    stays whole.
     """
     random = np.random.default_rng(seed)
     qrels = dataset.split("train")
@@ -26,16 +27,8 @@ def sample(dataset: RetrievalDataset, targets: int, seed: int = 0) -> RetrievalD
         others = np.setdiff1d(rows, known)
         drawn = random.choice(others, max(0, targets - len(known)), replace=False)
         rows = np.sort(np.concatenate([known, drawn]))
-    place = np.full(len(dataset.targets), -1)
-    place[rows] = np.arange(len(rows))
-    chosen = np.unique(pairs[:, 0])
     # Every judgement of the chosen queries on the chosen targets, that none becomes a negative.
-    keep = np.isin(qrels.query, chosen) & (place[qrels.target] >= 0)
-    train = Qrels(qrels.query[keep], place[qrels.target[keep]], qrels.grade[keep])
-    return replace(
-        dataset,
-        target_ids=Texts.of(dataset.target_ids.take(rows)),
-        targets=Texts.of(dataset.targets.take(rows)),
-        title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
-        qrels={"train": train},
-    )
+    chosen = qrels.take(np.isin(qrels.query, pairs[:, 0]) & np.isin(qrels.target, rows))
+    held = random.permutation(np.unique(chosen.query))
+    dev = np.isin(chosen.query, held[: max(1, min(_MOST_HELD, len(held) // 5))])
+    return dataset.with_targets(rows, {"train": chosen.take(~dev), "dev": chosen.take(dev)})

@@ -45,7 +45,7 @@ class KeepFresh(Steps):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin, or go on from the checkpoint that the trainer loaded."""
+        """Begin, or resume from the checkpoint that the trainer loaded."""
         self.every = self.meter_steps or max(1, state.max_steps // 10)
         self._check_optimizer()
         if self.planned not in (None, state.max_steps):
@@ -101,7 +101,7 @@ class KeepFresh(Steps):
             weight.grad = None
 
     def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:
-        """Find the checkpoint that the trainer goes on from: it does not tell its callbacks."""
+        """Find the checkpoint that the trainer resumes from: it does not tell its callbacks."""
         named = args.resume_from_checkpoint
         places = [Path(named)] if isinstance(named, str) else []
         places.append(_folder(args, state))
@@ -111,7 +111,7 @@ class KeepFresh(Steps):
         rule = "say where by the training argument resume_from_checkpoint"
         whole = sorted(Path(args.output_dir or ".").glob("checkpoint-*"), key=_steps)
         if whole and (steps := _steps(whole[-1])):
-            rule += f", or go on from step {steps}, {whole[-1]}"
+            rule += f", or resume from step {steps}, {whole[-1]}"
         raise InputError(f"no corrector of step {state.global_step} in {places[-1]}; {rule}")
 
 

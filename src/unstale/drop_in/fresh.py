@@ -32,10 +32,11 @@ from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.miners.strategy import find_strategy
 from unstale.settings import CheckpointSettings
-from unstale.training.card import card_settings
+from unstale.training.card import card_settings, show_examples
 from unstale.training.job import make_loss
 from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
+from unstale.training.rate import decay_with_work
 from unstale.training.settings import Checked, TrainSettings, default_batch
 
 _LOG = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class FreshNegatives:
         algorithm.about |= {"corpus": data.name, "targets": len(data.targets)}
         self.loss = ScriptLoss(algorithm)
         self.dataset = training_rows(data, roles.query)
+        show_examples(model, data)
         self.tasks: dict[str, Task] = dict.fromkeys(roles.texts, "document")
         self.tasks[roles.query] = "query"
         self.corrector_lr = chosen.corrector_lr
@@ -130,6 +132,7 @@ class FreshNegatives:
             given: Any = trainer.args.learning_rate_mapping or {}  # the arguments parsed any text
             trainer.args.learning_rate_mapping = {OWN_WEIGHTS: self.corrector_lr} | given
         route(trainer, self.tasks)
+        decay_with_work(trainer, self.loss.algorithm.miner)
         callback = KeepFresh(
             trainer, self.loss.algorithm, self._meter, self._meter_steps, planned=self._planned
         )

@@ -16,9 +16,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from unstale.encoders.embed import Task
-from unstale.encoders.packaged import packaged_model
+from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
-from unstale.hub import WHAT_TO_DO, hub_answers, is_hub_name
+from unstale.hub import WHAT_TO_DO, hub_answers
 
 Towers = Literal["tied", "separate"]
 _TINY_TOKENS = 256
@@ -112,11 +112,7 @@ def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTra
         return _tiny(device)
     if not Path(name).exists() and (folder := packaged_model(name)):
         name = str(folder)
-    if not Path(name).exists() and not is_hub_name(name):
-        raise InputError(f"no model folder {name!r}")
-    named = [Path(name, file) for file in ("modules.json", "config.json")]
-    if Path(name).is_dir() and not any(file.exists() for file in named):
-        raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
+    check_model(name)
     local = not Path(name).exists() and not hub_answers()
     try:
         return SentenceTransformer(

@@ -19,14 +19,16 @@ from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.files import atomic_file
 from unstale.search.best import TopK
 
-TRAIN_QUERIES = 1000  # the largest sample of training queries
+SAMPLED = 1000  # queries of a split at most that a run measures itself on
 
 
-def sample_queries(dataset: RetrievalDataset, seed: int) -> Int[ndarray, " q"]:
-    """Draw the training queries that a run measures itself on, sorted; all if there are few."""
-    rows = dataset.split("train").query_rows
-    if len(rows) > TRAIN_QUERIES:
-        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:TRAIN_QUERIES])
+def sample_queries(
+    dataset: RetrievalDataset, seed: int, split: str = "train"
+) -> Int[ndarray, " q"]:
+    """Draw queries that a run measures itself on, sorted; all if there are few."""
+    rows = dataset.split(split).query_rows
+    if len(rows) > SAMPLED:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:SAMPLED])
     return rows
 
 
@@ -39,6 +41,9 @@ def splits_to_measure(dataset: RetrievalDataset, names: str) -> list[str]:
     if len(set(splits)) < len(splits):
         raise InputError(f"a split is named twice: {names}")
     return splits
+
+
+NO_QUERIES = np.zeros(0, np.int64)
 
 
 @final
@@ -59,6 +64,7 @@ class Evaluator:
     Args:
         splits: One split, or several separated by commas.
         train_rows: Training queries to rank against the same corpus: how much a model memorises.
+        dev_rows: Dev queries to rank against it, too: they choose the weights that a run keeps.
     """
 
     def __init__(
@@ -67,7 +73,8 @@ class Evaluator:
         splits: str,
         tokens: TokenStore,
         *,
-        train_rows: Int[ndarray, " t"] | None = None,
+        train_rows: Int[ndarray, " t"] = NO_QUERIES,
+        dev_rows: Int[ndarray, " v"] = NO_QUERIES,
         progress: bool = True,
     ) -> None:
         self.dataset = dataset
@@ -78,7 +85,8 @@ class Evaluator:
         self.values: dict[str, dict[str, Float[ndarray, " q"]]] = {}  # by split
         self.train: dict[str, float] = {}  # the means over the training queries
         self._rankings: dict[str, Ranking] = {}
-        self._train_rows = np.zeros(0, np.int64) if train_rows is None else train_rows
+        self.dev: dict[str, float] = {}  # and over the dev queries
+        self._train_rows, self._dev_rows = train_rows, dev_rows
         self._tokens = tokens
         self._progress = progress
 
@@ -93,10 +101,10 @@ class Evaluator:
         """
         if corpus is None:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
-        several = [*self.rows.values(), self._train_rows]  # a split may be that of training
+        several = [*self.rows.values(), self._dev_rows, self._train_rows]  # they may overlap
         asked = np.unique(np.concatenate(several))
         found = retrieve(model, self.dataset, asked, corpus)
-        *rankings, self.trained = (
+        *rankings, dev, self.trained = (
             Ranking(rows, TopK(*(part[np.searchsorted(asked, rows)] for part in found)))
             for rows in several
         )
@@ -104,6 +112,8 @@ class Evaluator:
         self.values = {s: self._measured(s, own) for s, own in self._rankings.items()}
         if len(self._train_rows):
             self.train = means(self._measured("train", self.trained))
+        if len(self._dev_rows):
+            self.dev = means(self._measured("dev", dev))
         first, *others = self.rows
         further = {f"{s}:{m}": x for s in others for m, x in means(self.values[s]).items()}
         return means(self.values[first]) | further

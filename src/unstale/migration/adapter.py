@@ -14,8 +14,10 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from unstale.budget import read_object
 from unstale.errors import InputError
 
 FORMAT = "unstale query adapter 1"
@@ -127,11 +129,9 @@ class QueryAdapter:
         """Read what `save` wrote."""
         path = Path(folder) / ABOUT
         try:
-            stored = json.loads(path.read_text("utf-8"))
-            arrays = load_file(path.with_name(MATRIX))
-        except (OSError, ValueError) as error:
+            stored = read_object(path) | load_file(path.with_name(MATRIX))
+            if (found := stored.pop("format", None)) != FORMAT:
+                raise InputError(f"expected the format {FORMAT!r}, found {found!r}")
+            return cls(**stored)
+        except (InputError, OSError, SafetensorError, TypeError) as error:
             raise InputError(f"{folder} holds no query adapter ({error})") from None
-        if stored.pop("format", None) != FORMAT:
-            raise InputError(f"{path}: expected the format {FORMAT!r}")
-        whole: dict[str, Any] = stored | arrays
-        return cls(**whole)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from unstale.budget import read_object
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
-from unstale.data.dataset import RetrievalDataset, Texts
+from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -25,6 +25,7 @@ from unstale.migration.sample import Picked
 from unstale.results import number
 
 SHARD_ROWS = 256  # what a kill can cost
+PICKED = "picked.safetensors"  # in the folder of a stage: its list of targets
 
 
 class EmbeddedTargets(NamedTuple):
@@ -54,18 +55,16 @@ class Stages:
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
         folder = self.folder / stage
-        choice = folder / "picked.safetensors"
+        choice = folder / PICKED
         if on_first(lambda: not choice.is_file()):
             chosen = pick()
             on_first(lambda: _write_picked(choice, chosen))
         picked = _read_picked(choice, len(self.dataset.targets))
-        texts = Texts.of(self.dataset.targets.take(picked.rows))
-        ids = Texts.of(self.dataset.target_ids.take(picked.rows))
-        some = replace(self.dataset, targets=texts, target_ids=ids)
+        some = self.dataset.with_targets(picked.rows)
         with first_alone():
             tokens = target_tokens(self.model, some, progress=False)
         began = time.perf_counter()
-        made_by, into = fingerprint(self.model, texts), folder / "vectors"
+        made_by, into = fingerprint(self.model, some.targets), folder / "vectors"
         buffer, now = embed_corpus(
             self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0
         )

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries, preprocess
+from unstale.integrity import digest
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted
@@ -19,8 +20,9 @@ from unstale.migration.queries import Parted
 from unstale.migration.sample import Picked
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import StaleVectors
+from unstale.migration.validate import Pairs
 from unstale.migration.verdict import Rates, advise
-from unstale.migration.ways import HeldOut, Trial
+from unstale.migration.ways import Trial
 
 CHECKED = 32  # sampled targets that the old model embeds again, to see that it made the index
 
@@ -61,13 +63,15 @@ class Fusing:
         rows = np.intersect1d(queries.qrels.pairs[:, 0], judged.rows)
         pairs = queries.qrels.pairs
         wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
-        found = stages("relevant", lambda: Picked(wanted, wanted))
+        # Other queries may judge when a migration is resumed with more to embed.
+        stage = f"relevant-{digest(wanted.tolist())[:8]}"
+        found = stages(stage, lambda: Picked(wanted, wanted))
         relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
         # The map of the trial has not seen held-out targets; that of the adapter has.
         taught = sample.take((~sample.held_out).nonzero()[0])
         trial = Trial(
             self.source, adapter, done.learned.corrector, taught.known(), relevant,
-            HeldOut(sample.stale[held], sample.fresh[held]), self.settings.seed,
+            Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,
         )  # fmt: skip
         values, weight = trial.run(judged)
         verdict = advise(values, self._rates(done, len(wanted)))

@@ -11,17 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from unstale.buffer.stored import Stored
 from unstale.data.dataset import Texts
-from unstale.distributed import gather, on_first, rank, world
+from unstale.distributed import exchange, gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
 from unstale.files import atomic_file
-from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
+from unstale.integrity import digest
+from unstale.migration.stale import NewIndex, StaleVectors
 from unstale.settings import Precision
 
 Chunks = Iterable[tuple[int, Float[Tensor, "_ e"]]]  # (first row, vectors), in order
@@ -69,15 +71,20 @@ def index_chunks(
             yield start, corrected
 
 
-def whole_index(
-    pieces: Chunks, rows: int, dim: int, first: int
-) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
-    """Bring the pieces of all processes together, in order, in the main memory of each."""
-    own = iter(pieces)
-    for turn in range(first // CHUNK * CHUNK, rows, CHUNK * world()):
-        _, vectors = next(own, (0, torch.zeros(0, dim)))
-        for offset, part in enumerate(gather(vectors.cpu()).split(CHUNK)):
-            yield turn + offset * CHUNK, part
+def whole_index(pieces: Chunks, dim: int) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
+    """Bring the pieces of all processes together, in order, in the main memory of each.
+
+    Pieces may have any number of rows: shards and row groups end where they end.
+    """
+    own, more = iter(pieces), True
+    while more:
+        start, vectors = next(own, (-1, torch.zeros(0, dim)))
+        turn = exchange((start, len(vectors)))
+        parts = gather(vectors.cpu()).split([count for _, count in turn])
+        for (first, count), part in zip(turn, parts, strict=True):
+            if count:
+                yield first, part
+        more = all(count for _, count in turn)
 
 
 def write_index(
@@ -95,23 +102,25 @@ def write_index(
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    first, dim = on_first(source.written), known.fresh.shape[1]
+    identity = digest([made_by, known.rows.tolist(), hash_weights({"fresh": known.fresh})])
+    first, dim = on_first(lambda: source.resume_at(folder, identity)), known.fresh.shape[1]
     pieces = index_chunks(source, corrector, known, device=device, first=first)
-    whole = whole_index(pieces, source.rows, dim, first)
-    arrays = ((start, vectors.numpy()) for start, vectors in whole)
+    arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
-    fresh = np.zeros(source.rows, np.bool_)
-    fresh[known.rows.numpy()] = True
+    fresh = _is_fresh(known, source.rows)
     path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
 
 
-def write_rows(folder: Path, ids: Texts, known: Known) -> Path:
+def write_rows(folder: Path, ids: Texts, known: Known) -> None:
     """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
-    fresh = np.zeros(len(ids), np.bool_)
+    columns = {"id": list(ids), "is_fresh": _is_fresh(known, len(ids))}
+    with atomic_file(folder / "rows.parquet") as temporary:
+        pq.write_table(pa.table(columns), temporary)
+
+
+def _is_fresh(known: Known, rows: int) -> Bool[ndarray, " rows"]:
+    fresh = np.zeros(rows, np.bool_)
     fresh[known.rows.numpy()] = True
-    path = folder / "rows.parquet"
-    with atomic_file(path) as temporary:
-        pq.write_table(pa.table({"id": list(ids), "is_fresh": fresh}), temporary)
-    return path
+    return fresh

@@ -1,10 +1,12 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -15,9 +17,10 @@ from unstale.distributed import on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
-from unstale.files import write_json
+from unstale.files import atomic_folder, write_json
 from unstale.integrity import digest, sha256
-from unstale.migration.embed import Stages
+from unstale.migration.adapter import QueryAdapter
+from unstale.migration.embed import PICKED, Stages
 from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
 from unstale.migration.index import write_index, write_rows
@@ -39,7 +42,6 @@ from unstale.migration.verdict import verdict
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
 MADE_OF = "made_of.json"
-LATER = ("way", "price", "re_embed")  # what may change when a migration goes on
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -130,7 +132,8 @@ class Migration:
         on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
-        earlier = tuple(sorted(p.name for p in (output / STAGES).glob(f"{RE_EMBEDDED}*")))
+        lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
+        earlier = tuple(sorted(path.parent.name for path in lists))
         device = self.model.device
         fitting = Fitting(source, stages, asked, self.settings, device, earlier)
         done = fitting.run(self.size, self.more)
@@ -150,8 +153,8 @@ class Migration:
             if file_states(source.path) != self._read:
                 raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
-            adapter = on_first(lambda: fused.adapter.save(output / ADAPTER))
-            path = adapter if self.settings.way == "query-side" else path
+            on_first(lambda: _save_adapter(fused.adapter, output / ADAPTER))
+            path = output / ADAPTER if self.settings.way == "query-side" else path
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
         return Migrated(path, done.found, self._results(done, seconds, path, fused))
 
@@ -190,9 +193,12 @@ class Migration:
         settings = {
             f.name: getattr(self.settings, f.name)
             for f in fields(MigrateSettings)
-            if f.name not in LATER
+            if not f.metadata.get("changeable")
         }
         vectors = [sha256(path) for path in files_of(self.source.path)]
+        if not vectors:  # of a database some vectors, which a swap would change
+            some = self.source.take(np.arange(min(64, self.source.rows)))
+            vectors = [hashlib.sha256(some.tobytes()).hexdigest()]
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
@@ -203,3 +209,8 @@ class Migration:
             if found.get(name) != value:
                 was = f"was {found.get(name)}, is {value} now"
                 raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
+
+
+def _save_adapter(adapter: QueryAdapter, folder: Path) -> None:
+    with atomic_folder(folder) as made:
+        adapter.save(made)

@@ -6,17 +6,14 @@ are in another order than the texts.
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple, final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy import ndarray
+from jaxtyping import Float
 from torch import Tensor
 
-from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -91,26 +88,4 @@ def in_order(dataset: RetrievalDataset, ids: Texts, where: str) -> RetrievalData
         raise InputError(f"{where}: some ids stand twice")
     if len(order) < len(place):
         _LOG.warning("%s has %d texts without a vector", dataset.name, len(place) - len(order))
-    return with_targets(dataset, order)
-
-
-def with_targets(
-    dataset: RetrievalDataset, rows: Int[ndarray, " m"], qrels: Mapping[str, Qrels] | None = None
-) -> RetrievalDataset:
-    """Keep some targets, in the order of `rows`, and the judgements that name one of them."""
-    place = np.full(len(dataset.targets), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    judged = dataset.qrels if qrels is None else qrels
-    return replace(
-        dataset,
-        target_ids=Texts.of(dataset.target_ids.take(rows)),
-        targets=Texts.of(dataset.targets.take(rows)),
-        qrels={split: _within(found, place) for split, found in judged.items()},
-        title_ends=None if dataset.title_ends is None else dataset.title_ends[rows],
-    )
-
-
-def _within(qrels: Qrels, place: Int[ndarray, " n"]) -> Qrels:
-    moved = place[qrels.target]
-    kept = moved >= 0
-    return Qrels(query=qrels.query[kept], target=moved[kept], grade=qrels.grade[kept])
+    return dataset.with_targets(order)

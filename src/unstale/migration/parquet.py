@@ -77,7 +77,7 @@ class ParquetVectors(StaleVectors):
                 rule = f"a vector of width {width}, not {self.dim} as in row 0"
                 raise InputError(f"{self.path}, row {row}: {rule if width >= 0 else 'no vector'}")
             flat = column.flatten().to_numpy(zero_copy_only=False)
-            yield start, batch, np.asarray(flat, np.float32).reshape(-1, self.dim)
+            yield start, batch, np.array(flat, np.float32).reshape(-1, self.dim)
             start += len(batch)
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:

@@ -19,22 +19,22 @@ class MigrateSettings:
     """How to migrate.
 
     Args:
-        fraction: Part of the targets to embed with the new encoder, a fifth of it held out;
-            default: 0.05.
-        count: The same as a number of targets.
-        re_embed: Embed the targets, too, that queries which do not validate find most often and
-            highest, and correct the rest: a part of all targets if below 1, otherwise a number.
-        way: verdict only says what each way of serving would give and cost; query-side also writes
-            an adapter, with which the application searches the old index by both models; rewrite
-            writes new vectors of all targets. Without the old encoder there is only rewrite.
-        price: What the new encoder costs for a million tokens, if it is paid by tokens.
-        method: linear, the least-squares map; auto, a residual network around that map where it
-            helps unseen targets.
+        fraction: Share of the targets to embed with the new encoder. A fifth of them is held out
+            for validation. Default: 0.05.
+        count: Number of targets to embed, instead of a share.
+        re_embed: Also embed the targets that queries find most often: a share of all targets if
+            below 1, otherwise a number.
+        way: verdict only estimates quality and cost of each way to upgrade. query-side also writes
+            an adapter, with which the application searches the old index by both models. rewrite
+            writes new vectors of all targets; it is the only way without the old encoder.
+        price: Price of the new encoder for a million tokens, if it is paid by tokens.
+        method: linear uses the least-squares map. auto adds a residual network where it helps
+            unseen targets.
         corrector_hidden: Width of the network's hidden layer.
-        k: How many neighbours the overlap is about.
-        split: The split whose queries validate; by default test, or whichever there is.
-        queries: The most queries to validate on, and to choose by.
-        seed: The seed of the sample and of the network.
+        k: Number of neighbours for the overlap.
+        split: Split whose queries validate. Default: test, or another if there is none.
+        queries: Largest number of queries to validate on, and to choose targets by.
+        seed: Random seed for the sample and the network.
     """
 
     fraction: float | None = setting(None, above=0, most=1)

@@ -52,8 +52,8 @@ class StaleVectors(ABC):
             The file or folder that was written.
         """
 
-    def written(self) -> int:
-        """Return how many rows an interrupted `write` has left, from which it resumes."""
+    def resume_at(self, folder: Path, identity: str) -> int:
+        """Return from which row on to write, where an interrupted `write` of the same left some."""
         return 0
 
     def chunks_from(self, first: int) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:

@@ -61,9 +61,9 @@ def as_json(intervals: dict[str, Interval]) -> dict[str, Any]:
 
 
 class Pairs(NamedTuple):
-    """Held-out targets: where the corrector puts them, and where the new encoder does."""
+    """Held-out targets: where the old index or the corrector puts them, and the new encoder."""
 
-    corrected: Float[Tensor, "h e"]
+    before: Float[Tensor, "h d"]
     fresh: Float[Tensor, "h e"]
 
 
@@ -102,7 +102,7 @@ def neighbour_overlap(
 
     generator = torch.Generator().manual_seed(seed)
     group = torch.randperm(len(pairs.fresh), generator=generator) % min(GROUPS, len(pairs.fresh))
-    then, now = queries @ pairs.corrected.T, queries @ pairs.fresh.T
+    then, now = queries @ pairs.before.T, queries @ pairs.fresh.T
     own = torch.zeros_like(now, dtype=torch.bool)
     if asking is not None:  # a target is nearest to itself, as no other is to it
         own.fill_diagonal_(True)

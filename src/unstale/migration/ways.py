@@ -21,6 +21,7 @@ from unstale.migration.fusion import EQUAL, Judged, choose_weight, folds, weigh
 from unstale.migration.index import Known
 from unstale.migration.law import Law
 from unstale.migration.stale import StaleVectors
+from unstale.migration.validate import Pairs
 from unstale.search.best import TopK, merge, nothing
 
 STAY, QUERY_SIDE, REWRITE = "stay", "query-side", "rewrite"
@@ -28,14 +29,6 @@ PART, ALL = "re-embed a part", "re-embed all"
 WAYS = (STAY, QUERY_SIDE, REWRITE, PART, ALL)  # the cheapest first
 READ = 20  # targets of a query that the new model reads, where a part is re-embedded
 _DEPTH = 10
-
-
-@final
-class HeldOut(NamedTuple):
-    """Targets that taught nothing: as they are in the old index, and fresh."""
-
-    stale: Float[Tensor, "h d"]
-    fresh: Float[Tensor, "h e"]
 
 
 @final
@@ -57,7 +50,7 @@ class Trial:
     corrector: nn.Module
     sample: Known
     relevant: Known
-    held_out: HeldOut
+    held_out: Pairs
     seed: int = 0
 
     def run(self, judged: Judged) -> tuple[dict[str, Float[ndarray, " q"]], float]:
@@ -82,7 +75,7 @@ class Trial:
         predicting = torch.from_numpy(self.adapter.predicting(old.numpy(), new.numpy()))
         level = new @ torch.from_numpy(self.adapter.mean_new)
         level = (level - predicting @ torch.from_numpy(self.adapter.mean_old))[:, None]
-        guessed = predicting @ self.held_out.stale.T + level
+        guessed = predicting @ self.held_out.before.T + level
         valid = torch.ones_like(guessed, dtype=torch.bool)
         law = Law.fit(guessed, new @ self.held_out.fresh.T, valid)
         random = torch.Generator().manual_seed(self.seed)

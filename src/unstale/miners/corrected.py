@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import final
 
 import torch
@@ -37,7 +38,7 @@ class Corrected(Miner):
         network: The corrector h.
         loss: The name of h's loss.
         memory: Adds to h(b) what it missed when the target was last encoded.
-        search: How to search h(B); by default exactly.
+        search: Makes the search of h(B), when it is first needed; by default an exact one.
         gumbel_seed: Seed of Gumbel noise, to sample instead of taking the top k.
         fallback: Mine from the stale view for as long as the meter finds h worse than that.
     """
@@ -49,7 +50,7 @@ class Corrected(Miner):
         *,
         loss: LossName = "mse",
         memory: ResidualMemory | None = None,
-        search: Search | None = None,
+        search: Callable[[], Search] | None = None,
         gumbel_seed: int | None = None,
         fallback: bool = True,
     ) -> None:
@@ -57,13 +58,20 @@ class Corrected(Miner):
         self.buffer = buffer
         self.network = network
         self.memory = memory
-        self.search = search or search_in_place(buffer, lambda b: Exact(b, network))
+        self._make_search = search or (
+            lambda: search_in_place(buffer, lambda part: Exact(part, network))
+        )
         self.gumbel_seed = gumbel_seed
         self.fallback = fallback
         self.trusted: Tensor
         self.register_buffer("trusted", torch.tensor(True))
         self._stale = Stale(buffer, gumbel_seed)
         self._correction_loss = LOSSES[loss]
+
+    @cached_property
+    def search(self) -> Search:
+        """Return the search of h(B); it reads the buffer when it is made."""
+        return self._make_search()
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k by `q.h(b)`, or a sample from their softmax."""
@@ -148,25 +156,25 @@ def worse_than_stale(reading: Freshness) -> bool:
 
 def build_corrected(
     materials: Materials, search: Callable[[Corrector], Search] | None = None
-) -> Miner:
+) -> Corrected:
     """Build the miner of any strategy that trains a corrector; `search` is its way to search."""
     chosen, cache = materials.settings, materials.cache
     network = Corrector(cache.dim, chosen.corrector_widths, unit=materials.unit)
     network.to(materials.device)
-    if search is not None:
-        built = search(network)
-    else:
+
+    def chosen_search() -> Search:
         choice = materials.search
         assert choice is not None
-        built = search_in_place(
+        return search_in_place(
             cache, lambda part: make_search(choice, part, network, seed=chosen.seed)
         )
+
     return Corrected(
         cache,
         network,
         loss=chosen.corrector_loss,
         memory=materials.residuals,
-        search=built,
+        search=chosen_search if search is None else partial(search, network),
         gumbel_seed=materials.gumbel_seed,
         fallback=chosen.fallback,
     )

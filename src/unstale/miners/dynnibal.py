@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.memory import Rows
-from unstale.miners.exhaustive import Refreshed
+from unstale.miners.exhaustive import Refreshed, rows_of
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, Ranked, View
 from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
@@ -87,7 +87,7 @@ class Dynnibal(Miner):
     def row_tensors(self) -> dict[str, Rows]:
         """Name both buffers: that of the last full refresh, and where the regression moved it."""
         own = {f"base.{name}": rows for name, rows in self.base.row_tensors().items()}
-        return own | {"vectors": Rows(self.moved.shared())}
+        return own | rows_of(self.moved)
 
 
 def low_rank_ridge(

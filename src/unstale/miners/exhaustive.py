@@ -40,7 +40,7 @@ class Refreshed(Miner):
         self.stale = Stale(buffer, gumbel_seed)
         self.stale_now: Tensor
         self.register_buffer("stale_now", torch.tensor(False))  # a checkpoint may lie in between
-        self._vectors = buffer.shared()  # what a checkpoint must hold
+        self._held = rows_of(buffer)
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b k"]:
         """Take the top k of the buffer as it was last refreshed."""
@@ -75,7 +75,12 @@ class Refreshed(Miner):
 
     def row_tensors(self) -> dict[str, Rows]:
         """Name the buffer itself, which is replaced."""
-        return {"vectors": Rows(self._vectors, self.buffer.start)}
+        return self._held
+
+
+def rows_of(buffer: Buffer) -> dict[str, Rows]:
+    """Name the storage of a buffer that a run writes to: a checkpoint must hold it."""
+    return {name: Rows(tensor, buffer.start) for name, tensor in buffer.shared().items()}
 
 
 STRATEGY = Strategy(

@@ -28,10 +28,11 @@ class Queries(NamedTuple):
 
 @final
 class Embedded(NamedTuple):
-    """How many targets a refresh ran the encoder on: to renew the buffer, or as a sample."""
+    """How many targets a refresh ran the encoder on."""
 
-    refreshed: int = 0
-    sampled: int = 0
+    refreshed: int = 0  # to renew the buffer
+    sampled: int = 0  # to fit something
+    first: int = 0  # to fill the buffer, by a strategy that does not at the start
 
 
 @final
@@ -76,10 +77,9 @@ class Dropped(NamedTuple):
 class Mined(NamedTuple):
     """The negatives of a batch, by kind; a row of -1 stands for none."""
 
-    encoded: Int[Tensor, "b h"]  # mined, to be encoded
-    free: Int[Tensor, "b f"]  # mined, to be used through the miner's view of them
-    uniform: Int[Tensor, "b u"]  # drawn uniformly, to be encoded
-    given: Int[Tensor, "b g"]  # drawn from the dataset's own, to be encoded
+    hard: Int[Tensor, "b h"]  # mined; a miner may choose more than it is asked for
+    uniform: Int[Tensor, "b u"]  # drawn uniformly
+    given: Int[Tensor, "b g"]  # drawn from the dataset's own
     dropped: Dropped | None = None  # by false-negative filters, if there are any
 
 
@@ -115,6 +115,16 @@ class Miner(nn.Module, ABC):
 
     All methods of the paper differ only in these few verbs.
     """
+
+    def begin(self, steps: int) -> None:
+        """Take note of the length of the run, before its first step; by default do nothing."""
+
+    def work(self, step: int, steps: int) -> float | int:
+        """Return how much of a run's work is done after a step, `steps` being all of it.
+
+        The learning rate falls with it. By default every step is as much work as any other.
+        """
+        return step
 
     @abstractmethod
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:

@@ -44,18 +44,14 @@ class Negatives:
         self.seed = seed
 
     def mine(self, queries: Queries) -> Mined:
-        """Choose the negatives of a batch; the hardest are those to be encoded."""
-        rows, dropped = self.mine_hard(queries, self.counts.hard + self.counts.free)
+        """Choose the negatives of a batch."""
+        rows, dropped = self.mine_hard(queries, self.counts.hard)
         none = rows[:, :0]
-        if self.counts.free:
-            encoded, free = rows[:, : self.counts.hard], rows[:, self.counts.hard :]
-        else:  # a miner may choose more than it is asked for
-            encoded, free = rows, none
         uniform = self.uniform.mine(queries, self.counts.uniform) if self.uniform else none
         given = none
         if self.given is not None and self.given_count:
             given = draw_given(self.given, queries, self.given_count, self.seed)
-        return Mined(encoded, free, uniform, given, dropped)
+        return Mined(rows, uniform, given, dropped)
 
     def mine_hard(self, queries: Queries, k: int) -> tuple[Int[Tensor, "b m"], Dropped | None]:
         """Choose k targets of the strategy for each query, without likely false negatives."""

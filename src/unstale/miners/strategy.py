@@ -31,9 +31,8 @@ SCHEDULE = ("refreshes", "refresh_every", "refresh_schedule")
 class NegativeCounts(NamedTuple):
     """How many negatives of each kind a query gets."""
 
-    hard: int = 4  # mined and encoded
-    uniform: int = 1  # drawn uniformly and encoded
-    free: int = 0  # mined and not encoded
+    hard: int = 4  # mined
+    uniform: int = 1  # drawn uniformly
 
 
 @final
@@ -110,15 +109,17 @@ class Strategy:
         build: Makes its miner.
         reembeds: What it re-embeds during training, for the documentation.
         cache: What it does with the cached embeddings: `none` needs none, `memory` reads them,
-            `disk` leaves them on disk, `rewritten` replaces them.
+            `disk` leaves them on disk, `rewritten` replaces them, `later` makes them on the way.
         reads: Settings that only some strategies read; others leave them without effect.
         negatives: How many negatives of each kind a query gets by default.
         views_all: Whether it can show any target as it sees it, which false-negative filters,
-            free negatives and the freshness meter need.
+            and the freshness meter need.
         searches_part: Whether it searches only a part of the corpus at a time.
         one_process: Whether it needs the whole buffer in one process.
         needs_steps: Whether it must know the length of the run.
         freezes_targets: Whether the target encoder is not trained.
+        adds_in_batch: Whether the loss over the batch's positives alone is added to that over all
+            candidates.
         rag: Whether `unstale rag` offers it.
         planned: Whether `unstale plan` prices it.
         tone: Its colour in reports.
@@ -128,7 +129,7 @@ class Strategy:
     negatives_from: str
     build: Callable[[Materials], Miner]
     reembeds: str = "nothing"
-    cache: Literal["none", "memory", "disk", "rewritten"] = "memory"
+    cache: Literal["none", "memory", "disk", "rewritten", "later"] = "memory"
     reads: tuple[str, ...] = ()
     negatives: NegativeCounts = NegativeCounts()
     views_all: bool = True
@@ -136,6 +137,7 @@ class Strategy:
     one_process: bool = False
     needs_steps: bool = False
     freezes_targets: bool = False
+    adds_in_batch: bool = False
     rag: bool = False
     planned: bool = False
     tone: Literal["stale", "corrected", "variant", "exhaustive", "other"] = "other"

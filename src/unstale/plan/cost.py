@@ -6,6 +6,7 @@ from typing import final
 
 from unstale.miners import strategies
 from unstale.miners.strategy import Strategy
+from unstale.settings import RefreshSettings
 
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
@@ -82,7 +83,7 @@ class Cost:
     run: float  # seconds of everything
 
 
-def step_flops(job: Job, candidates: int) -> float:
+def step_flops(job: Job, candidates: float | int) -> float:
     """Return the operations of encoding a step's queries and candidates, forward and backward."""
     return 3 * (job.batch * job.query_flops + candidates * job.target_flops)
 
@@ -123,25 +124,28 @@ def costs(job: Job, rates: Rates, ways: Iterable[Strategy] | None = None) -> lis
 def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     rows = job.targets * job.dim / job.devices
     candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
-    encodes = strategy.caches and strategy.negatives.hard > 0
-    encoded = job.candidates if encodes else min(job.targets, job.batch)
+    labels, mining = min(job.targets, job.batch), 1.0  # the share of the steps that mine
+    encoded = float(job.candidates if strategy.caches else labels)
+    if strategy.cache == "later":
+        mining = 1 - RefreshSettings().mine_from
+        encoded = min(float(job.targets), job.batch * (1 + mining * sum(strategy.negatives)))
     work = [(step_flops(job, encoded), rates.train)]  # operations, and how many a second
     held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
     if strategy.caches:
-        work.append((_scanned(job, strategy, search), rates.scan))
+        work.append((mining * _scanned(job, strategy, search), rates.scan))
         held, passes = job.stored / job.devices, 1.0
     if "refreshes" in strategy.reads:  # such a buffer is not int8
         held, passes = max(2 * rows, held), passes + job.refreshes
     if strategy.corrects:
         held += 4 * rows + job.targets / job.devices  # residuals, and which are known
         held += 16.0 * job.network
-        learned = 6.0 * encoded * job.network
+        learned = mining * 6.0 * encoded * job.network
         if search == "exact":
-            work.append((correct_flops(job) + learned, rates.correct))
+            work.append((mining * correct_flops(job) + learned, rates.correct))
         else:
             held += job.stored / job.devices  # a copy of what is searched, and its norms
             held += (16 if search == "ivf" else 4) * job.targets / job.devices  # order and cells
-            work += [(rerank_flops(job), rates.rerank), (learned, rates.correct)]
+            work += [(mining * rerank_flops(job), rates.rerank), (learned, rates.correct)]
     traffic = 4.0 * (job.batch * job.dim + job.parameters) + candidates if job.devices > 1 else 0.0
     seconds = sum(flops / rate for flops, rate in work) / job.devices
     seconds += traffic / rates.bandwidth + rates.fixed

@@ -124,7 +124,7 @@ def _training(
     texts = dataset.queries.take(labels[:, 0].tolist())
     losses = []
     for drawn in (0, negatives):
-        drawing = Negatives(Uniform(len(dataset.targets), 0), NegativeCounts(drawn, 0, 0))
+        drawing = Negatives(Uniform(len(dataset.targets), 0), NegativeCounts(drawn, 0))
         losses.append(FreshNegativesLoss(model, drawing, tokens, positives))
     # The Trainer's default; a rate of zero costs as much, and changes nothing.
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0, fused=True)

@@ -40,13 +40,9 @@ def check_rag(
 ) -> Checked[RagSettings]:
     """Check the settings of Algorithm 2 against each other, the data and the models."""
     strategy = find_rag_strategy(settings.strategy)
-    batch_size = settings.batch_size or RagSettings.batch_size or 1
+    check_questions(settings, questions)
+    batch_size, targets = _batch_size(settings), len(questions.dataset.targets)
     check_mining(settings, strategy, retriever, batch_size)
-    train, targets = questions.rows("train"), len(questions.dataset.targets)
-    questions.rows(settings.eval_split)
-    if len(train) < batch_size:
-        have = f"there are {len(train)}"
-        raise InputError(f"a batch of {batch_size} needs as many training questions; {have}")
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
@@ -64,16 +60,33 @@ def check_rag(
         raise InputError("--fusion fid needs a reader with an encoder: use --fusion marginal")
     check_lengths(questions, reader, settings.eval_split)
     made_by = known.made_by if known else fingerprint(retriever, questions.dataset.targets)
-    check_buffer(settings, strategy, made_by)
+    check_buffer(settings, made_by)
     return Checked(
         settings=settings,
         strategy=strategy,
-        counts=NegativeCounts(k if strategy.caches else 0, uniform=0, free=0),
+        counts=NegativeCounts(k if strategy.caches else 0, uniform=0),
         batch_size=batch_size,
         learning_rate=chosen_rate(settings, retriever),
         scale=settings.scale or (20.0 if is_cosine(retriever) else 1.0),
         made_by=made_by,
     )
+
+
+def check_questions(settings: RagSettings, questions: QuestionSet) -> None:
+    """Check the settings against the data alone, before any model is loaded."""
+    train, targets = questions.rows("train"), len(questions.dataset.targets)
+    questions.rows(settings.eval_split)
+    if len(train) < (size := _batch_size(settings)):
+        rule = f"a batch of {size} needs at least {size} training questions"
+        raise InputError(
+            f"{rule}; {questions.dataset.name} has {len(train)}: use a smaller --batch-size"
+        )
+    if settings.k and settings.k > targets:
+        raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {settings.k}")
+
+
+def _batch_size(settings: RagSettings) -> int:
+    return settings.batch_size or RagSettings.batch_size or 1
 
 
 def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> None:

@@ -116,12 +116,15 @@ class RagEvaluator:
         self.values = self._judge(self.rows, written) | self.values
         return self.means
 
-    def begin(self) -> None:
-        """Answer the questions that the report shows, before training, from what was retrieved."""
-        some, found = self._shown, self._found
-        if found is not None:
-            found = TopK(found.scores[some], found.rows[some])
-        self._before = self._answer(self.rows[some], found)
+    def begin(
+        self,
+        model: SentenceTransformer,
+        corpus: Iterable[tuple[int, Float[Tensor, "n d"]]] | None = None,
+    ) -> dict[str, float]:
+        """Measure retriever and reader before training; remember the answers for the report."""
+        measured = self(model, corpus)
+        self._before = [self.answers[i]["answer"] for i in self._shown.tolist()]
+        return measured
 
     def examples(self) -> list[AnsweredQuestion]:
         """Show some questions: what was answered before training and now, and from what."""

@@ -19,13 +19,14 @@ from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
-from unstale.rag.dev import BestByDev, KeptWeights, choose_dev, kept_step
+from unstale.rag.dev import LOOKS, choose_dev, kept_step, score
 from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
 from unstale.rag.trainer import RagTrainer
 from unstale.results import RunResult
+from unstale.training.best import BestByDev, KeptWeights
 from unstale.training.callbacks import watch_steps
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.finish import save_weights, shared_results
@@ -60,7 +61,9 @@ def train_rag(
         progress: Show progress bars.
         changes: Settings by name, which replace those in `settings`.
     """
-    checked = check_rag(changed(settings, changes), questions, retriever, reader)
+    wanted = changed(settings, changes)
+    questions = questions.hold_out(wanted.eval_split, wanted.holdout, progress=progress)
+    checked = check_rag(wanted, questions, retriever, reader)
     return train_rag_checked(
         questions, retriever, reader, Path(output), checked, resume=resume, progress=progress
     )
@@ -91,9 +94,8 @@ def train_rag_checked(
     )
     timed = partial(prepared.clock.timed, "evaluation")
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
-    timed(evaluator.retrieve)(retriever, corpus)
-    timed(evaluator.begin)()
-    initial, found_at_start = evaluator.means, evaluator.found_in_dev
+    initial = timed(evaluator.begin)(retriever, corpus)
+    found_at_start = evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
 
@@ -102,7 +104,8 @@ def train_rag_checked(
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
         look = timed(evaluator.look)
-        trainer.add_callback(BestByDev(steps, look, trainer.best, settings.steps))
+        every = settings.steps // LOOKS
+        trainer.add_callback(BestByDev(steps, look, trainer.best, every, score))
     train_or_resume(trainer, dataset, output, resume=resume)
     if len(dev):
         trainer.best.restore()
@@ -114,8 +117,8 @@ def train_rag_checked(
         start.restore()
         found = timed(evaluator.retrieve)(retriever)
     metrics = timed(evaluator.read)(found)
+    save_weights(output, retriever, algorithm.miner)
     if distributed.rank() == 0:
-        save_weights(output, retriever, algorithm.miner)
         _save_reader(output, algorithm)
         evaluator.save(output)
     for kept in (start, trainer.best):

@@ -1,7 +1,7 @@
 """Questions with answers over a corpus: what Algorithm 2 trains on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.holdout import draw
 from unstale.errors import InputError
 from unstale.search.draws import ANSWER, bits
 
@@ -70,6 +71,21 @@ class QuestionSet:
                 text = self.dataset.queries[row][:100]
                 raise InputError(f"{where} ({text!r}): no answer that says something")
         return rows
+
+    def hold_out(self, split: str, share: float, *, progress: bool = True) -> "QuestionSet":
+        """Return the set with a split to measure on, taken out of `train` if there is none.
+
+        Questions are drawn by a hash of their text, as `hold_out` does for a retrieval dataset.
+        Only `test` and `dev` can be held out.
+        """
+        if split in self.splits or split not in ("test", "dev") or not share:
+            return self  # there, or refused when its rows are asked for
+        dataset = self.dataset
+        drawn = draw(dataset, self.rows("train"), share, [split], progress=progress)
+        gold = dataset.qrels.get("train")
+        parts = {} if gold is None else {s: gold.of(rows) for s, rows in drawn.items()}
+        held = replace(dataset, qrels={**dataset.qrels, **parts}, held_out=(split,))
+        return QuestionSet(held, {**self.splits, **drawn})
 
     def choose_answers(self, rows: Int[Tensor, " b"], seed: int, step: int) -> list[str]:
         """Take one of each question's answers; which depends on (seed, step, question) only."""

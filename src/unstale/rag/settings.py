@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from unstale.declare import setting
-from unstale.settings import JobSettings
+from unstale.settings import HoldoutSettings, JobSettings
 
 Fusion = Literal["fid", "marginal"]
 
@@ -38,7 +38,7 @@ class ReaderSettings:
 
 
 @dataclass(frozen=True)
-class RagSettings(ReaderSettings, JobSettings):
+class RagSettings(ReaderSettings, HoldoutSettings, JobSettings):
     """The settings of a run of Algorithm 2; see `unstale.settings` for most of them.
 
     Args:

@@ -31,11 +31,11 @@ def tiny_reader(
 
     Args:
         texts: Questions, targets and answers.
-        width: Of its states.
-        layers: Of its encoder, and of its decoder.
+        width: Width of its hidden states.
+        layers: Number of layers of its encoder, and of its decoder.
         max_length: Tokens after which a question with its target is cut.
         answer_length: The most tokens of an answer.
-        seed: Of its weights.
+        seed: Random seed of its weights.
         device: Where to put it.
     """
     tokenizer = _word_tokenizer(texts)

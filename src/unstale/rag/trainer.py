@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from unstale.rag.algorithm2 import RetrieverReaderLoss
-from unstale.rag.dev import KeptWeights
+from unstale.training.best import KeptWeights
 from unstale.training.own_weights import clip_own
 from unstale.training.state import load_miner, save_miner
 from unstale.training.trainer import MinerTrainer

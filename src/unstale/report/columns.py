@@ -42,7 +42,7 @@ _NOTES = {
     "R@": "R@k: share of a query's relevant targets among the first k",
     "S@": "S@k: share of queries with a relevant target among the first k",
     "A@": "A@k: share of queries with an answer (as DPR matches it) in one of the first k targets",
-    "found": "found: an answer stands in a target that the reader saw",
+    "found": "found: an answer occurs in a target that the reader saw",
     "seeds": "±: standard deviation over the seeds",
     "train R@1": "train R@1: recall@1 on a sample of the training queries",
     "seen": "seen: share of the true top 10 that the searched cache held at the end",

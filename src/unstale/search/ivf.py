@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.corrector.network import Corrector
-from unstale.errors import InputError
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK
 from unstale.search.partition import import_faiss, partition
@@ -25,6 +24,7 @@ from unstale.settings import Precision
 
 _MEMORY = 0.95  # share of the past in what is known of where the best were
 _REACH = 2.5  # deviations from the mean of a cell at which its best row is expected
+_PROBES = 32  # cells that a query searches at first
 _FEWEST = 8  # cells that a query searches: fewer would blind the check
 _WIDER = 4  # times the cells that a checked query searches
 
@@ -41,8 +41,6 @@ class IVF(Approximate):
         buffer: The stale embeddings; rows to rescore are read from it, so it may be on disk.
         overlap: The share of the exact top k to hold, on average.
         precision: The precision of the snapshot, a copy of the buffer in the order of the cells.
-        cells: How many cells to make; 0 for 4 sqrt(N), at most 8,192.
-        probes: Cells that a query searches at first.
         seed: The seed of the cells, and of the targets that tell where a query's best lie.
     """
 
@@ -53,18 +51,14 @@ class IVF(Approximate):
         *,
         overlap: float = 0.97,
         precision: Precision = "float32",
-        cells: int = 0,
-        probes: int = 32,
         seed: int = 0,
     ) -> None:
-        if cells < 0 or probes < 1:
-            raise InputError(f"cannot probe {probes} of {cells} cells")
         import_faiss()  # now, rather than at the first step
         super().__init__(Snapshot(buffer, corrector, precision), (1 + overlap) / 2, seed)
         self.target = overlap
-        self.probes = probes
+        self.probes = _PROBES
         self.held = 1.0  # the share of the best that was in the probed cells, at the last check
-        self._partition = partial(partition, buffer, cells, seed)
+        self._partition = partial(partition, buffer, seed)
         self._bounds: list[int] = []  # where each cell begins, and the end of the last
 
     def _prepare(self) -> None:

@@ -18,13 +18,13 @@ _ROWS = 16_384  # or rows where faiss does: pieces of short vectors below 4,096 
 
 
 def partition(
-    vectors: Vectors, count: int, seed: int
+    vectors: Vectors, seed: int
 ) -> tuple[Int[Tensor, " n"], Int[Tensor, " cells_and_end"]]:
-    """Divide vectors into cells, none of them empty; a count of 0 makes 4 sqrt(N), at most 8,192.
+    """Divide vectors into 4 sqrt(N) cells, at most 8,192, none of them empty.
 
     Return the rows cell by cell, and where each cell begins among them.
     """
-    count = count or max(1, min(len(vectors), round(4 * len(vectors) ** 0.5), _MOST))
+    count = max(1, min(len(vectors), round(4 * len(vectors) ** 0.5), _MOST))
     rows = subset(len(vectors), min(len(vectors), _SAMPLE * count), seed, step=0)
     centroids = _k_means(vectors[rows.to(vectors.device)], count, seed)
     # Written into place: many small answers between large chunks would leave holes in the memory.

@@ -41,6 +41,7 @@ class FreshNegativesLoss(nn.Module):
         scale: The paper's beta; it multiplies the scores.
         corrector_weight: Multiplies the miner's loss.
         share_candidates: Let every query of the batch see the candidates of all queries.
+        adds_in_batch: Add the loss over the batch's positives to that over all candidates.
         mini_batch_size: Texts to encode at a time (GradCache); 0 encodes all at once.
         matryoshka_dims: Also train the first N dimensions as embeddings of their own.
     """
@@ -55,6 +56,7 @@ class FreshNegativesLoss(nn.Module):
         scale: float = 20.0,
         corrector_weight: float = 10.0,
         share_candidates: bool = True,
+        adds_in_batch: bool = False,
         mini_batch_size: int = 0,
         matryoshka_dims: Sequence[int] = (),
     ) -> None:
@@ -69,6 +71,7 @@ class FreshNegativesLoss(nn.Module):
         self.positives = positives
         self.corrector_weight = corrector_weight
         self.share_candidates = share_candidates
+        self.adds_in_batch = adds_in_batch
         self.dims = nested_dims(matryoshka_dims, dimension(model))
         self.about: dict[str, Any] = {}  # what the model card says of the run
         self.record = RunRecord()  # the trainer keeps its step
@@ -97,9 +100,8 @@ class FreshNegativesLoss(nn.Module):
         self.record.counters.targets_trained += len(g)
         with full_precision(g):
             softmax = TruncatedSoftmax(self.scale, self.dims, self.encoding.unit)
-            if self.negatives.counts.free:  # beyond the paper: mined, and not encoded
-                seen = self._view(torch.cat([candidates.rows, candidates.free]))
-                task = softmax.split_cross_entropy(f, g, candidates, seen)
+            if self.adds_in_batch:  # beyond the paper
+                task = softmax.with_in_batch(f, g, candidates)
             else:
                 task = softmax.cross_entropy(f, g, candidates.label, candidates.absent)
 
@@ -109,13 +111,6 @@ class FreshNegativesLoss(nn.Module):
         # The trainer updates the encoders by the first loss and the corrector by the second.
         losses = {"task_loss": task, "corrector_loss": self.corrector_weight * correction}
         return self.record.check_losses(losses, ("fresh embeddings", g, candidates.rows))
-
-    @torch.no_grad()
-    def _view(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
-        view = self.miner.view(rows)
-        if view is None:
-            raise InputError("free negatives need a strategy that caches embeddings")
-        return view.searched
 
     def get_config_dict(self) -> dict[str, Any]:
         """Tell the model card how the model was trained."""

@@ -52,6 +52,7 @@ class Steps(TrainerCallback):
         """Start the clock."""
         if args.fp16 and args.device.type == "cpu" and self.trainer.accelerator.scaler is None:
             _LOG.warning("fp16 needs an accelerator: on this CPU the encoders run in float32")
+        self.algorithm.miner.begin(state.max_steps)
         self.clock = time.perf_counter()
 
     def on_step_begin(
@@ -67,7 +68,12 @@ class Steps(TrainerCallback):
     ) -> None:
         """Refresh and measure after a completed step."""
         counters = self.algorithm.record.counters
+        began = time.perf_counter()
         embedded = self.algorithm.miner.refresh(state.global_step, self._embed)
+        if embedded.first:
+            counters.embedding_seconds += (took := time.perf_counter() - began)
+            self.clock += took
+        counters.targets_embedded += embedded.first
         counters.targets_reembedded += embedded.refreshed
         counters.targets_sampled += embedded.sampled
         if state.global_step % self.every == 0 or state.global_step == state.max_steps:

@@ -27,8 +27,7 @@ class Candidates(NamedTuple):
     label: Int[Tensor, " b"]  # the place of each query's positive among them
     absent: Bool[Tensor, "b c"]  # not in a query's softmax, such as its other positives
     within: Bool[Tensor, "b c"] | None  # a query's own candidates; None if all are shared
-    free: Int[Tensor, " e"]  # distinct, not to be encoded
-    free_absent: Bool[Tensor, "b e"]
+    labels: Bool[Tensor, " c"]  # which of them are the positive of some query
 
 
 @torch.no_grad()
@@ -52,7 +51,7 @@ def choose_candidates(
     if mined.dropped is not None:
         counters.count_dropped(mined.dropped)
         not_negatives = torch.cat([not_negatives, mined.dropped.kept_away[own]], dim=1)
-    encoded = torch.cat([mined.encoded, mined.uniform, mined.given], dim=1)
+    encoded = torch.cat([mined.hard, mined.uniform, mined.given], dim=1)
     encoded = torch.where(encoded < 0, every_label, encoded)  # none: the label is there anyway
     rows, place = torch.cat([every_label, encoded], dim=1).unique(return_inverse=True)
     place = place[own]  # (b, 1 + m)
@@ -61,9 +60,7 @@ def choose_candidates(
     if within is not None:
         absent = absent | ~within
     absent = absent.scatter_(1, place[:, :1], False)
-    free = torch.where(mined.free < 0, every_label, mined.free).unique()
-    free = free[~torch.isin(free, rows)]
-    return Candidates(rows, place[:, 0], absent, within, free, _among(free, not_negatives))
+    return Candidates(rows, place[:, 0], absent, within, torch.isin(rows, every_label))
 
 
 def gather_queries(queries: Queries) -> Queries:

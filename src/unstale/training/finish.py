@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from unstale.distributed import world
+from unstale.distributed import rank, world
 from unstale.encoders.embed import is_cosine
 from unstale.files import atomic_file, atomic_folder
 from unstale.training.prepare import Prepared
@@ -17,7 +17,9 @@ from unstale.training.settings import Checked
 
 
 def save_weights(output: Path, model: SentenceTransformer, miner: nn.Module) -> None:
-    """Write the encoders as a plain folder, and what the miner learned, if anything."""
+    """Write the encoders as a plain folder, and what the miner learned, in the first process."""
+    if rank() > 0:
+        return
     with atomic_folder(output / "model") as folder:
         model.save_pretrained(str(folder))
     if weights := {k: v.detach().contiguous() for k, v in miner.named_parameters()}:
@@ -30,6 +32,8 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
     settings, counters = checked.settings, asdict(record.counters)
     parts = ("mining", "metering", "starting", "training")
     seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
+    clock = prepared.clock.read()
+    clock["embedding"] = clock.get("embedding", 0.0) + counters.pop("embedding_seconds")
     return counters | {
         "identity": dict(record.identity),
         "strategy": settings.strategy,
@@ -38,8 +42,8 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
         "split": settings.eval_split.partition(",")[0].strip(),
         "processes": world(),
         "search": prepared.search.mode if prepared.search else None,
-        "targets_embedded": prepared.embedded,
-        "seconds": {"embedding": 0.0, **prepared.clock.read(), **seconds},
+        "targets_embedded": prepared.embedded + counters.pop("targets_embedded"),
+        "seconds": {**clock, **seconds},
         "steps_per_second": settings.steps / seconds["training"],
         "truncated_targets": prepared.tokens.truncated,
         "freshness": [asdict(reading) for reading in record.freshness],

@@ -11,20 +11,23 @@ from unstale.data.dataset import Positives, RetrievalDataset
 from unstale.data.holdout import hold_out
 from unstale.declare import changed
 from unstale.encoders.shape import encoder_shape
-from unstale.evaluation.evaluator import Evaluator, sample_queries
+from unstale.evaluation.evaluator import NO_QUERIES, Evaluator, sample_queries
 from unstale.evaluation.retrieve import cached_chunks
 from unstale.miners.corrected import worse_than_stale
 from unstale.results import RunResult
 from unstale.shown import say
 from unstale.training.algorithm1 import FreshNegativesLoss
 from unstale.training.callbacks import watch_steps
-from unstale.training.card import card_settings, write_card
+from unstale.training.card import card_settings, show_examples, write_card
 from unstale.training.checkpoints import train_or_resume
 from unstale.training.examples import found_examples, nearest_examples
 from unstale.training.failure import warn_of_harm
 from unstale.training.finish import save_weights, shared_results
+from unstale.training.guard import Guard
 from unstale.training.overlap import corpus_overlap, last_look
 from unstale.training.prepare import Prepared, prepare, training_rows
+from unstale.training.rate import decay_with_work
+from unstale.training.record import RunRecord
 from unstale.training.settings import Checked, TrainSettings
 from unstale.training.trainer import FreshTrainer, miner_arguments, trainer_arguments
 
@@ -51,7 +54,9 @@ def train(
         changes: Settings by name, which replace those in `settings`.
     """
     chosen = changed(settings, changes)
-    dataset = hold_out(dataset, chosen.eval_split, chosen.holdout, progress=progress)
+    dataset = hold_out(
+        dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress
+    )
     checked = chosen.check(dataset, model)
     return train_checked(dataset, model, Path(output), checked, resume=resume, progress=progress)
 
@@ -68,17 +73,16 @@ def train_checked(
     """Train with settings that were checked: prepare, train, save, measure."""
     settings, progress = checked.settings, progress and distributed.rank() == 0
     pairs, given = dataset.split("train").pairs, settings.given_negatives or 0
-    epochs = settings.steps * checked.batch_size / len(pairs)
-    if progress:
-        length = f"{settings.steps:,} steps of {checked.batch_size} training pairs"
-        say(f"{length} are {epochs:.3g} epochs of {len(pairs):,} pairs", flush=True)
+    epochs = _epochs(settings.steps, checked.batch_size, len(pairs), said=progress)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
     )  # fmt: skip
+    guarded, some = settings.guard and "dev" in dataset.qrels, sample_queries
+    guard = Guard(dataset, model, output, settings.seed) if guarded else None
     evaluator = Evaluator(
-        dataset, settings.eval_split, prepared.tokens,
-        train_rows=sample_queries(dataset, settings.seed), progress=progress,
+        dataset, settings.eval_split, prepared.tokens, train_rows=some(dataset, settings.seed),
+        dev_rows=guard.rows if guard else NO_QUERIES, progress=progress,
     )  # fmt: skip
     evaluate = prepared.clock.timed("evaluation", evaluator)
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
@@ -89,35 +93,59 @@ def train_checked(
     loss.about = card_settings(checked) | {"corpus": dataset.name, "targets": len(dataset.targets)}
     trainer = make_trainer(dataset, model, loss, checked, output, progress=progress)
     point = prepared.clock.timed("evaluation", evaluator.point)
-    watch_steps(trainer, loss, prepared.meter, settings, point)
+    steps = watch_steps(trainer, loss, prepared.meter, settings, point)
+    if guard:
+        guard.watch(trainer, steps, evaluator.dev)
     train_or_resume(trainer, dataset, output, resume=resume)
-    if distributed.rank() == 0:
-        save_weights(output, model, loss.miner)
+    save_weights(output, model, loss.miner)
 
-    metrics = evaluate(model)
+    metrics, last = evaluate(model), settings.steps
     look = last_look(model, loss.miner, evaluator)
-    record, logs = loss.record, trainer.state.log_history
+    kept = guard.settle(loss.record, last, evaluator.dev) if guard else last
+    if kept < last:
+        save_weights(output, model, loss.miner)
+        metrics = evaluate(model)
+    logs = trainer.state.log_history
     if distributed.rank() == 0:
         warn_of_harm(initial, metrics, checked.learning_rate)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
-        write_card(output / "model", model, name, metrics, record.freshness, logs)
+        write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
     return RunResult(
-        **shared_results(checked, prepared, record),
+        **shared_results(checked, prepared, loss.record),
+        **_results(checked, loss.record, evaluator),
         epochs=epochs,
-        batch_size=checked.batch_size,
         shape=encoder_shape(model),
         losses=_losses(logs),
-        found=found_examples(evaluator),
-        negatives=checked.counts._asdict(),
         initial_metrics=initial,
         metrics=metrics,
         initial_train_metrics=initial_train,
-        train_metrics=evaluator.train,
-        corrector_worse_at=[f.step for f in record.freshness if worse_than_stale(f)],
         overlap=corpus_overlap(look) if look else None,
         examples=nearest_examples(look, dataset, positives) if look else [],
+        retriever_step=kept,
     )
+
+
+def _results(
+    checked: Checked[TrainSettings], record: RunRecord, evaluator: Evaluator
+) -> dict[str, Any]:
+    """Return what Algorithm 1 alone knows of a run, as `RunResult` names it."""
+    return {
+        "batch_size": checked.batch_size,
+        "negatives": checked.counts._asdict(),
+        "corrector_worse_at": [f.step for f in record.freshness if worse_than_stale(f)],
+        "dev": record.looks or None,
+        "found": found_examples(evaluator),
+        "train_metrics": evaluator.train,
+    }
+
+
+def _epochs(steps: int, batch_size: int, pairs: int, *, said: bool) -> float:
+    """Return how many epochs the steps of a run are, and say it."""
+    length, epochs = f"{steps:,} steps of {batch_size} training pairs", steps * batch_size / pairs
+    if said:
+        say(f"{length} are {epochs:.3g} epochs of {pairs:,} pairs", flush=True)
+    return epochs
 
 
 def _losses(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -142,6 +170,7 @@ def make_loss(
         scale=checked.scale,
         corrector_weight=settings.corrector_weight,
         share_candidates=settings.share_candidates,
+        adds_in_batch=checked.strategy.adds_in_batch,
         mini_batch_size=settings.mini_batch_size,
         matryoshka_dims=settings.matryoshka_dims,
     )
@@ -161,12 +190,10 @@ def make_trainer(
     """Make the trainer of a run; without progress it is silent."""
     arguments = _arguments(model, loss, checked, output, progress=progress)
     rows, keep = training_rows(dataset), checked.settings.keep_checkpoints
-    card, widget = model.model_card_data, model.model_card_data.widget
-    if not progress:
-        card.widget = widget or [{}]  # or the trainer makes examples for the card, with a bar
+    show_examples(model, dataset)
     trainer = FreshTrainer(model, arguments, rows, loss, keep)
+    decay_with_work(trainer, loss.miner)
     if not progress:
-        card.widget = widget
         trainer.remove_callback(PrinterCallback)
     return trainer
 

@@ -18,13 +18,13 @@ from transformers import set_seed
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
-from unstale.buffer.sharded import Buffer, load
-from unstale.buffer.stored import Stored
+from unstale.buffer.sharded import Buffer, load, make_room
+from unstale.buffer.stored import DTYPES, Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, world
-from unstale.encoders.embed import embed_targets, is_cosine
+from unstale.encoders.embed import dimension, embed_targets, is_cosine
 from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
@@ -86,15 +86,18 @@ def prepare(
     with first_alone():
         tokens = target_tokens(model, dataset, progress=progress)
     where = Path(settings.buffer) if settings.buffer else output and output / "buffer"
-    buffer, embedded = None, 0
-    if strategy.caches or settings.buffer:
-        timed = clock.timed("embedding", _embed)
+    timed = clock.timed("embedding", _embed)
+    later, buffer, embedded, held = strategy.cache == "later", None, 0, None
+    if settings.buffer or (strategy.caches and not later):
         buffer, embedded = timed(model, tokens, checked, where, progress)
-    search = _choose_search(checked, buffer, model) if buffer else None
+        held = _hold(buffer, model.device, strategy, settings)
+    if later:  # a buffer that was given is the corpus before training, to measure by
+        held = _room(model, len(tokens), checked)
+    search = _choose_search(checked, len(tokens), held, model) if held else None
     materials = Materials(
         settings=settings,
         targets=len(dataset.targets),
-        buffer=_hold(buffer, model.device, strategy, settings) if buffer else None,
+        buffer=held,
         search=search,
         uniform_negatives=checked.counts.uniform,
         device=model.device,
@@ -111,9 +114,6 @@ def prepare(
         given=ByQuery(dataset.split("train").negatives, len(dataset.queries)) if given else None,
         given_count=given,
     )
-    embedded_as = digest(read_manifest(where)["shards"]) if buffer and where else None
-    if output is None:  # a script may keep its buffer in a folder, or not
-        embedded_as = digest(checked.made_by)
     return Prepared(
         tokens=tokens,
         buffer=buffer,
@@ -121,9 +121,18 @@ def prepare(
         search=search,
         negatives=negatives,
         meter=_meter(dataset, trained, tokens, checked),
-        identity=identity(shared, trained, embedded_as, search),
+        identity=identity(shared, trained, _embedded_as(output, where, buffer, checked), search),
         clock=clock,
     )
+
+
+def _embedded_as(
+    output: Path | None, where: Path | None, buffer: TargetBuffer | None, checked: Checked[Any]
+) -> str | None:
+    """Describe the embedded corpus that a run starts from."""
+    if output is None:  # a script may keep its buffer in a folder, or not
+        return digest(checked.made_by)
+    return digest(read_manifest(where)["shards"]) if buffer and where else None
 
 
 def _meter(
@@ -164,8 +173,17 @@ def _embed(
         return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
 
 
+def _room(model: SentenceTransformer, targets: int, checked: Checked[Any]) -> Buffer:
+    """Make room in memory for a corpus that is embedded on the way; refuse what does not fit."""
+    dim, dtype = dimension(model), checked.settings.dtype
+    size = targets // world() * (dim * DTYPES[dtype].itemsize + 4 * (dtype == "int8"))
+    way = "use --dtype int8 or more processes, or --strategy corrected --mapped"
+    check_fits("the embedded corpus", size, model.device, way)
+    return make_room(targets, dim, dtype, model.device)
+
+
 def _choose_search(
-    checked: Checked[Any], buffer: TargetBuffer, model: SentenceTransformer
+    checked: Checked[Any], targets: int, buffer: Buffer, model: SentenceTransformer
 ) -> Choice | None:
     """Choose how to search, for a strategy that can choose.
 
@@ -181,26 +199,26 @@ def _choose_search(
             raise InputError(f"{rule}: --search {mode} needs one in memory, without --mapped")
         mode = "exact"
     choice = choose(
-        len(buffer),
+        targets,
         buffer.dim,
         settings.corrector_widths,
         checked.batch_size,
         mode=mode,
-        precision=buffer.precision,
+        precision=buffer.local.precision,
         unit=is_cosine(model),
     )
     if choice.mode != "exact":
         what = f"the copy that --search {choice.mode} makes of the buffer"
         way = "use --search exact or --dtype int8"
-        check_fits(what, buffer.nbytes // world(), device, way)
+        check_fits(what, buffer.local.nbytes, device, way)
     return choice
 
 
 def _hold(
     buffer: TargetBuffer, device: torch.device, strategy: Strategy, settings: MiningSettings
 ) -> Buffer:
-    """Copy a buffer into memory, unless it is to stay on disk; refuse one that does not fit."""
-    if strategy.cache == "disk" or settings.mapped:
+    """Copy a buffer into memory, unless it can stay on disk; refuse one that does not fit."""
+    if strategy.cache in ("disk", "later") or settings.mapped:
         return buffer
     way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
     check_fits("the buffer", buffer.nbytes // world(), device, way)

@@ -71,12 +71,14 @@ class Counters:
     """What a run has cost so far."""
 
     targets_trained: int = 0  # encoded with gradients, for the softmax
+    targets_embedded: int = 0  # encoded to fill the buffer, on the way
     targets_reembedded: int = 0  # encoded to refresh the buffer
     targets_sampled: int = 0  # encoded as a sample, to fit something
     targets_probed: int = 0  # encoded by the meter
     mining_seconds: float = 0.0
     training_seconds: float = 0.0
     metering_seconds: float = 0.0  # of the training, spent on reading the freshness
+    embedding_seconds: float = 0.0  # to fill the buffer on the way: not of the training
     starting_seconds: float = 0.0  # of the training, the first step: it makes what others reuse
     candidates_considered: int = 0  # before filters, if there are any
     candidates_dropped: dict[str, int] = field(default_factory=dict)  # by each filter
@@ -128,7 +130,7 @@ class RunRecord:
 
         `blamed` names some embeddings and their rows to look at first.
         """
-        # First the corrector's: one that has gone wrong spoils free negatives, too.
+        # First the corrector's: one that has gone wrong spoils what is mined, too.
         for name, loss in sorted(losses.items(), key=lambda item: item[0] != "corrector_loss"):
             if not torch.isfinite(loss):
                 if blamed is not None:

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from unstale.bfloat16 import ensure_bfloat16
-from unstale.buffer.buffer import TargetBuffer, read_manifest
+from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.declare import check_bounds, flag
@@ -39,7 +39,7 @@ class TrainSettings(TrainSections):
 
     Example:
         >>> TrainSettings(steps=1000, corrector_hidden=1536).strategy
-        'corrected-free'
+        'staged'
     """
 
     def check(
@@ -68,13 +68,13 @@ class TrainSettings(TrainSections):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(self.matryoshka_dims, dimension(model))
         counts = self.counts(strategy)
-        _check_counts(self, strategy, counts, targets)
-        self.filters.check(counts.hard + counts.free)
+        _check_counts(self, counts, targets)
+        self.filters.check(counts.hard)
         check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
         if strategy.freezes_targets:
             _check_towers(strategy, model)
         made_by = known.made_by if known else fingerprint(model, dataset.targets)
-        check_buffer(self, strategy, made_by)
+        check_buffer(self, made_by)
         cross_encoder = known.cross_encoder if known else None
         if self.cross_encoder is not None and cross_encoder is None:
             device = str(model.device)
@@ -92,7 +92,7 @@ class TrainSettings(TrainSections):
 
     def counts(self, strategy: Strategy) -> NegativeCounts:
         """Return how many negatives of each kind a query gets, with the strategy's defaults."""
-        chosen = (self.hard_negatives, self.uniform_negatives, self.free_negatives)
+        chosen = (self.hard_negatives, self.uniform_negatives)
         usual = zip(chosen, strategy.negatives, strict=True)
         return NegativeCounts(*(default if value is None else value for value, default in usual))
 
@@ -146,9 +146,9 @@ def check_mining(
     if world() > 1 and strategy.one_process:
         rule = "it needs the whole buffer in one process"
         raise InputError(f"{strategy.name} does not run in several processes: {rule}")
-    if settings.mapped and (strategy.cache == "rewritten" or world() > 1):
+    if settings.mapped and (strategy.cache in ("rewritten", "later") or world() > 1):
         who = "several processes share" if world() > 1 else f"{strategy.name} writes to"
-        raise InputError(f"--mapped leaves the buffer on disk, but {who} it")
+        raise InputError(f"--mapped leaves the buffer on disk, but {who} it; see --strategy")
     if any(width < 1 for width in settings.corrector_widths):
         raise InputError(
             f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
@@ -163,15 +163,10 @@ def check_mining(
             raise InputError("use --refresh-every or --refresh-schedule, not both")
 
 
-def check_buffer(settings: MiningSettings, strategy: Strategy, made_by: Fingerprint) -> None:
-    """Refuse a buffer that another encoder or corpus made, or that could not be refreshed."""
-    dtype, where = settings.dtype, f"--dtype {settings.dtype}"
+def check_buffer(settings: MiningSettings, made_by: Fingerprint) -> None:
+    """Refuse a buffer that another encoder or corpus made."""
     if settings.buffer is not None:
         TargetBuffer.open_checked(Path(settings.buffer), made_by)
-        dtype, where = read_manifest(Path(settings.buffer))["dtype"], f"--buffer {settings.buffer}"
-    if dtype == "int8" and strategy.cache == "rewritten":
-        rule = f"{strategy.name} writes to the buffer, which must be float32 or float16"
-        raise InputError(f"{where}: {rule}")
 
 
 def without_effect(
@@ -208,18 +203,12 @@ def _is_static(model: SentenceTransformer) -> bool:
     return any(isinstance(m, StaticEmbedding) for m in model.modules())
 
 
-def _check_counts(
-    settings: TrainSettings, strategy: Strategy, counts: NegativeCounts, targets: int
-) -> None:
-    if counts.free and not strategy.views_all:
-        rule = "it keeps no embedding of every target"
-        raise InputError(f"{strategy.name} cannot have free negatives: {rule}")
-    if counts.free and not settings.share_candidates:
-        raise InputError("free negatives are shared by the batch: they need --share-candidates")
+def _check_counts(settings: TrainSettings, counts: NegativeCounts, targets: int) -> None:
     if sum(counts) >= targets:
         raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
-    if 0 < settings.subset_size < (mined := counts.hard + counts.free):
-        raise InputError(f"cannot take {mined} negatives from a subset of {settings.subset_size}")
+    if 0 < settings.subset_size < counts.hard:
+        few = f"a subset of {settings.subset_size}"
+        raise InputError(f"cannot take {counts.hard} negatives from {few}")
 
 
 def _check_towers(strategy: Strategy, model: SentenceTransformer) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -52,14 +52,14 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
     """
     state = read_object(folder / MINER_STATE)
     check_identity(folder, state.get("identity") or {}, record.identity)
-    by_row = miner.row_tensors()
+    miner.load_state_dict(_load(folder / MINER_WEIGHTS, lambda name: name in miner.state_dict()))
+    by_row = miner.row_tensors()  # its weights tell whether it has some already
     for name, (rows, first) in by_row.items():
         _read_rows(folder, name, first, rows)
-    tensors = _load(folder / MINER_WEIGHTS, by_row)
-    miner.load_state_dict({k: v for k, v in tensors.items() if not k.startswith(_SEARCH)})
+    tensors = _load(folder / MINER_WEIGHTS, _of_search)
     if world() > 1 and (folder / _own_file()).exists():
-        tensors |= _load(folder / _own_file(), by_row)
-    known = {k.removeprefix(_SEARCH): v for k, v in tensors.items() if k.startswith(_SEARCH)}
+        tensors |= _load(folder / _own_file(), _of_search)
+    known = {k.removeprefix(_SEARCH): v for k, v in tensors.items()}
     for search in miner.searches():
         if not search.state_dict():
             continue
@@ -68,7 +68,9 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
                 search.load_state_dict(known)
             except (KeyError, RuntimeError, ValueError):
                 rule = "the state of its search is that of another version of unstale"
-                raise InputError(f"{folder}: {rule}; go on with that one, or start anew") from None
+                raise InputError(
+                    f"{folder}: {rule}; resume with that one, or start again"
+                ) from None
         else:
             _LOG.warning("another number of processes: the search begins a new snapshot")
     record.counters = Counters(**state["counters"])
@@ -84,10 +86,14 @@ def _own_file() -> str:
     return f"miner-{rank():05}-of-{world():05}.safetensors" if world() > 1 else MINER_WEIGHTS
 
 
-def _load(path: Path, but: Container[str]) -> dict[str, Tensor]:
-    """Read the tensors of a file, but for some."""
+def _load(path: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
+    """Read some tensors of a file."""
     with safe_open(path, "pt") as file:
-        return {k: file.get_tensor(k) for k in file.keys() if k not in but}  # noqa: SIM118
+        return {k: file.get_tensor(k) for k in filter(wanted, file.keys())}
+
+
+def _of_search(name: str) -> bool:
+    return name.startswith(_SEARCH)
 
 
 def _read_rows(folder: Path, name: str, start: int, into: Tensor) -> None:

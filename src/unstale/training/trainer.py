@@ -27,6 +27,7 @@ from unstale.encoders.embed import prompt_of
 from unstale.errors import InputError
 from unstale.settings import JobSettings
 from unstale.training.algorithm1 import FreshNegativesLoss
+from unstale.training.best import KeptWeights
 from unstale.training.checkpoints import PendingCheckpoint
 from unstale.training.own_weights import OWN_WEIGHTS, check_norms, clip_own, gradient_norm
 from unstale.training.state import load_miner, save_miner
@@ -98,6 +99,7 @@ class FreshTrainer(SentenceTransformerTrainer, MinerTrainer):
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=train_dataset, loss=loss)
         self.take(loss, keep_checkpoints)
+        self.best: KeptWeights | None = None  # the best weights so far, if a run keeps them
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | float | None:
         norm = super()._clip_grad_norm(model)  # the encoders, without the loss's own weights
@@ -109,10 +111,14 @@ class FreshTrainer(SentenceTransformerTrainer, MinerTrainer):
         folder = Path(output_dir or self.args.output_dir or ".")
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(str(folder))
+        if self.best is not None:
+            self.best.copy_into(folder)
         save_miner(folder, self.algorithm.miner, self.algorithm.record)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
         super()._load_from_checkpoint(checkpoint_path)
+        if self.best is not None:
+            self.best.copy_from(Path(checkpoint_path))
         load_miner(Path(checkpoint_path), self.algorithm.miner, self.algorithm.record)
 
 

@@ -10,7 +10,8 @@ from tests.data.files import only, write
 from unstale.data import lines
 from unstale.data.formats import find_format
 from unstale.data.formats.toolkits import parse_fid
-from unstale.data.load import load_dataset, parse_name
+from unstale.data.load import load_dataset
+from unstale.data.names import split_name
 from unstale.errors import InputError
 
 DPR = {
@@ -209,10 +210,10 @@ def test_a_document_id_that_no_corpus_has_is_named(tmp_path: Path) -> None:
 
 
 def test_a_name_may_say_format_and_columns() -> None:
-    form, source = parse_name("hf:owner/set/triplet:query=a,positive=b")
-    assert (form, source.place) == ("hf", "owner/set/triplet")
+    source = split_name("hf:owner/set/triplet:query=a,positive=b")
+    assert (source.format, source.place) == ("hf", "owner/set/triplet")
     assert source.columns == {"query": "a", "positive": "b"}
-    assert parse_name("C:/data")[1].place == "C:/data"  # no format is called C
+    assert split_name("C:/data").place == "C:/data"  # no format is called C
 
 
 MESSY = """Question;Category ; The-Answer

@@ -109,7 +109,7 @@ class RowReader:
         """Give columns their roles; errors name the row or the table."""
         found = {}
         for role, wanted in self._wanted.items():
-            spelt = _exact if role in self._chosen else _plain
+            spelt = _exact if role in self._chosen else plain
             by_name = {spelt(name): name for name in reversed(list(names))}
             found[role] = [by_name[key] for key in map(spelt, wanted) if key in by_name]
             if role == "negative":
@@ -178,20 +178,21 @@ def _exact(name: str) -> str:
     return name
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Spell a column's name without case, spaces and dashes: `Search Query` is `search_query`."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def _flaw(columns: Columns, row: Record) -> str | None:
     """Say why a row holds no example: it is blank, or lacks the query or the positive."""
-    empty = [name for name in (columns.query, columns.positive) if _is_empty(row.get(name))]
-    if len(empty) == 2 and all(map(_is_empty, row.values())):
+    empty = [name for name in (columns.query, columns.positive) if is_empty(row.get(name))]
+    if len(empty) == 2 and all(map(is_empty, row.values())):
         return BLANK
     return f"the column {empty[0]!r} is empty" if empty else None
 
 
-def _is_empty(cell: object) -> bool:
+def is_empty(cell: object) -> bool:
+    """Tell whether a cell, or every part of a list, is missing or made of spaces."""
     cells = cell if isinstance(cell, list) else [cell]
     return all(one is None or (isinstance(one, str) and not one.strip()) for one in cells)
 

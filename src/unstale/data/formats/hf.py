@@ -5,7 +5,6 @@ is one, is a dataset saved in the folder `corpus` beside the splits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,8 @@ def _read(source: Location) -> RetrievalDataset:
     reading = Reading(strict=source.strict)
     examples = _examples(splits, source, reading)
     found = gather(examples, columns.corpus_targets(rows), by_text=True)
-    reading.check(source.place)
     name = source.name if source.path.exists() else source.place
-    dataset = replace(found.dataset(name), skipped=reading.skipped)
-    if source.progress:
-        reading.tell(source.place, dataset)
-    return dataset
+    return reading.finish(found, name, source.place, tell=source.progress)
 
 
 def from_columns(
@@ -74,10 +69,7 @@ def from_columns(
     roles = reader.assign(part.column_names)
     rows = _rows(part.select_columns(roles.names), name, progress)
     gathered = gather(reader.read("train", rows), _texts(corpus), by_text=True)
-    reading.check(name)
-    data = gathered.dataset(name)
-    if reading.skipped and progress:
-        reading.tell(name, data)
+    data = reading.finish(gathered, name, name, tell=bool(reading.skipped) and progress)
     return data, reader.without(roles)
 
 

@@ -3,10 +3,11 @@
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import final
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.gather import Example
+from unstale.data.gather import Example, Gatherer
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -52,6 +53,14 @@ class Reading:
             return True
         self._seen.add(key)
         return False
+
+    def finish(self, gathered: Gatherer, name: str, place: str, *, tell: bool) -> RetrievalDataset:
+        """Check what was read, make a dataset of it, and say in a few lines what it is."""
+        self.check(place)
+        dataset = replace(gathered.dataset(name), skipped=self.skipped)
+        if tell:
+            self.tell(place, dataset)
+        return dataset
 
     def check(self, name: str) -> None:
         """Refuse a table of which more than half was left out, duplicates aside."""

@@ -3,7 +3,7 @@
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -114,11 +114,7 @@ class _Table:
         corpus, reading = at.corpus(self._corpus), Reading(strict=at.strict)
         rows = self.read_rows(corpus, at.progress, Reading()) if corpus else iter(())
         gathered = gather(self._examples(at, reading), columns.corpus_targets(rows), by_text=True)
-        reading.check(at.place)
-        dataset = replace(gathered.dataset(at.name), skipped=reading.skipped)
-        if at.progress:
-            reading.tell(at.place, dataset)
-        return dataset
+        return reading.finish(gathered, at.name, at.place, tell=at.progress)
 
     def _examples(self, at: Location, reading: Reading) -> Iterator[tuple[str, str, Example]]:
         alone = at.path.is_file()
@@ -138,6 +134,15 @@ class _Table:
 
 _write_parquet = partial(columns.write_arrow, open_writer=pq.ParquetWriter)
 
-CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv).format
-JSONL = _Table("jsonl", (".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True).format
-PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet).format
+_CSV = _Table("csv", (".csv", ".tsv"), _read_csv, write_csv)
+_JSONL = _Table("jsonl", (".jsonl", ".json"), _read_jsonl, _write_jsonl, loose=True)
+_PARQUET = _Table("parquet", (".parquet",), _read_parquet, _write_parquet)
+_TABLES = {suffix: table for table in (_CSV, _JSONL, _PARQUET) for suffix in table.suffixes}
+CSV, JSONL, PARQUET = _CSV.format, _JSONL.format, _PARQUET.format
+
+
+def table_rows(path: Path, progress: bool, reading: Reading) -> columns.Rows:
+    """Yield `(where, row)` of a table, whatever its columns mean; the suffix tells its format."""
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(f"{path} is not a table; expected one of {', '.join(_TABLES)}")
+    return _TABLES[path.suffix.lower()].read_rows(path, progress, reading)

@@ -31,7 +31,8 @@ class LanceStore:
             raise InputError(f"{address} {rule}") from None
         if "://" not in address.place and not Path(address.place).is_dir():
             raise InputError(f"{address}: no such folder")
-        self.address, self.database = address, lancedb.connect(address.place)
+        self.address, self.name = address, address.name
+        self.database = lancedb.connect(address.place)
         if address.name not in self._tables():
             there = ", ".join(self._tables()) or "none"
             raise InputError(f"{address}: no such table; there are {there}")
@@ -72,7 +73,7 @@ class LanceStore:
         if column.null_count:
             raise InputError(f"{self.address}: {column.null_count} rows have no {self.vector}")
         flat = column.flatten().to_numpy(zero_copy_only=False)
-        return np.asarray(flat, np.float32).reshape(-1, self.dim)
+        return np.array(flat, np.float32).reshape(-1, self.dim)
 
     def written(self, shadow: str) -> int:
         """Count the rows of the shadow; each write is one commit, done or not done."""
@@ -102,6 +103,10 @@ class LanceStore:
             self.database.open_table(shadow).add(new)
         else:
             self.database.create_table(shadow, new)
+
+    def discard(self, shadow: str) -> None:
+        """Delete a table."""
+        self.database.drop_table(shadow)
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the table as it is now."""

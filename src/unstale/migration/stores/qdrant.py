@@ -32,7 +32,7 @@ class QdrantStore:
         self.client = _connect(qdrant_client, address)
         aliases = {a.alias_name: a.collection_name for a in self.client.get_aliases().aliases}
         self.is_alias = address.name in aliases
-        self.collection = aliases.get(address.name, address.name)
+        self.name = self.collection = aliases.get(address.name, address.name)
         if not self.client.collection_exists(self.collection):
             there = ", ".join(c.name for c in self.client.get_collections().collections) or "none"
             raise InputError(f"{address}: no such collection; there are {there}")
@@ -131,6 +131,10 @@ class QdrantStore:
                 )
             ]
             self.client.upsert(shadow, points, wait=True)
+
+    def discard(self, shadow: str) -> None:
+        """Delete a collection."""
+        self.client.delete_collection(shadow)
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the collection as it is now."""

@@ -20,6 +20,7 @@ BATCH = 4096  # rows read or written at once
 class Store(Protocol):
     """A collection of a vector database: rows in a fixed order, each with an id and a vector."""
 
+    name: str  # of the collection that is read, whatever alias leads to it
     rows: int
     dim: int
     metric: str  # "inner product", "cosine" or "L2 distance"
@@ -42,6 +43,9 @@ class Store(Protocol):
         To write a row again changes nothing. Each row says by `is_fresh` whether the new encoder
         made its vector.
         """
+
+    def discard(self, shadow: str) -> None:
+        """Delete a shadow that is to be written anew."""
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the rows that there are now; some may have come or gone."""

@@ -8,13 +8,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from unstale.budget import read_object
 from unstale.errors import InputError
+from unstale.files import write_json
 from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 from unstale.migration.stores.address import Address
 from unstale.migration.stores.lance import LanceStore
 from unstale.migration.stores.qdrant import QdrantStore
 from unstale.migration.stores.store import BATCH, Store
 
+MARK = "shadow.json"  # in the output folder: what was written to the database
 STORES: dict[str, Callable[[Address], Store]] = {"qdrant": QdrantStore, "lancedb": LanceStore}
 
 
@@ -35,6 +38,8 @@ class StoreVectors(StaleVectors):
         # Cosine ranks unit vectors as the inner product does, and others as their encoder does not.
         self.metric = "L2 distance" if store.metric == "cosine" else store.metric
         self.shadow = f"{address.name}-new"
+        if self.shadow == store.name:  # which serves since it was swapped in
+            self.shadow += "-2"
         if not self.rows:
             raise InputError(f"{address} is empty")
 
@@ -54,13 +59,24 @@ class StoreVectors(StaleVectors):
         """Return the vectors of some rows, and read no others."""
         return self.store.take(rows)
 
-    def written(self) -> int:
+    def resume_at(self, folder: Path, identity: str) -> int:
         """Return from which row on to write the shadow.
 
-        Pieces begin where they would without an interruption: a product of other shapes may differ
-        in its last bits.
+        One that this migration filled with other vectors is written anew, and one that it did not
+        make is refused. Pieces begin where they would without an interruption: a product of other
+        shapes may differ in its last bits.
         """
-        return self.store.written(self.shadow) // BATCH * BATCH
+        path, name = folder / MARK, f"{self.address.kind}:{self.address.place}#{self.shadow}"
+        begun = read_object(path) if path.is_file() else {}
+        there = self.store.written(self.shadow)
+        if there and begun.get("shadow") != name:
+            rule = f"it was not written by the migration in {folder}"
+            raise InputError(f"{name} exists, and {rule}: delete it, and use --resume")
+        if there and begun.get("identity") != identity:
+            self.store.discard(self.shadow)
+            there = 0
+        write_json(path, {"shadow": name, "identity": identity})
+        return there // BATCH * BATCH
 
     def write(self, folder: Path, new: NewIndex) -> Path:
         """Write the shadow, piece by piece."""

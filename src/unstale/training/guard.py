@@ -1,0 +1,104 @@
+"""Is the run still getting better? Its dev queries tell, and the best weights are kept."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from sentence_transformers import SentenceTransformer
+
+from unstale.data.dataset import RetrievalDataset
+from unstale.distributed import exchange, rank
+from unstale.encoders.embed import embed_queries
+from unstale.evaluation.evaluator import sample_queries
+from unstale.evaluation.metrics import means, measure
+from unstale.evaluation.retrieve import own_rows
+from unstale.miners.miner import Miner
+from unstale.search.best import TopK
+from unstale.training.best import BestByDev, KeptWeights, Look
+from unstale.training.callbacks import Steps
+from unstale.training.record import RunRecord
+from unstale.training.trainer import FreshTrainer
+
+_LOG = logging.getLogger(__name__)
+_K = 10
+METRIC = "ndcg@10"  # what decides
+
+
+@final
+class Guard:
+    """Measure dev queries before, during and after training; keep the weights that rank them best.
+
+    During training they are ranked by the miner's view of the corpus, which costs a scan and embeds
+    nothing. A strategy without one is measured before and after training only.
+    """
+
+    def __init__(
+        self, dataset: RetrievalDataset, model: SentenceTransformer, output: Path, seed: int
+    ) -> None:
+        self.rows = sample_queries(dataset, seed, "dev")
+        self.best = KeptWeights(output / "best", {"model": model})
+        self._qrels = dataset.split("dev")
+        self._texts = dataset.queries.take(self.rows)
+        self._own = own_rows(dataset, self.rows)
+
+    def watch(self, trainer: FreshTrainer, steps: Steps, measured: Look) -> None:
+        """Keep the weights of the start, and let a trainer look at the dev queries ten times.
+
+        A resumed run takes those of its checkpoint instead.
+
+        Args:
+            trainer: Trains the model; its checkpoints hold the best weights.
+            steps: Keeps the clock and the record of the run.
+            measured: The dev metrics of the start.
+        """
+        steps.algorithm.record.looks.append({"step": 0, METRIC: measured[METRIC]})
+        self.best.save()
+        trainer.best, every = self.best, trainer.args.max_steps // 10
+        trainer.add_callback(BestByDev(steps, self.look, self.best, every, score))
+
+    def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:
+        """Rank the dev queries by the miner's view of the corpus, if it has one."""
+        vectors = embed_queries(model, self._texts).to(model.device)
+        ranked = miner.ranked(vectors, _K, self._own.to(model.device))
+        if ranked is None:
+            return None
+        found = TopK(*(part.cpu() for part in ranked.searched))
+        return {METRIC: means(measure(self._qrels, self.rows, found))[METRIC]}, 0
+
+    def settle(self, record: RunRecord, steps: int, measured: Look) -> int:
+        """Return to the best weights if the last are worse, and return the step that they are of.
+
+        Args:
+            record: Has what was seen on the way.
+            steps: The length of the run.
+            measured: The dev metrics of the last weights, over the corpus as they embed it.
+        """
+        last, best = exchange(float(measured[METRIC]))[0], kept_look(record.looks)
+        kept = steps if last >= best[METRIC] else int(best["step"])
+        record.looks.append({"step": steps, METRIC: last})
+        if kept < steps:
+            if rank() == 0:
+                _LOG.warning(
+                    "the weights of step %d are kept: they rank the dev queries better (nDCG@10 "
+                    "%.1f%%) than those of the last step, %d (%.1f%%)",
+                    kept, 100 * best[METRIC], steps, 100 * last,
+                )  # fmt: skip
+            self.best.restore()
+        self.best.forget()
+        return kept
+
+
+def score(look: Look) -> tuple[float, ...]:
+    """Return what decides between two looks."""
+    return (look[METRIC],)
+
+
+def kept_look(looks: Sequence[Look]) -> Look:
+    """Return the look whose weights were kept: the best, of equals the last.
+
+    Example:
+        >>> kept_look([{"step": 0, "ndcg@10": 0.2}, {"step": 5, "ndcg@10": 0.2}])["step"]
+        5
+    """
+    return max(looks, key=lambda look: (*score(look), look["step"]))

@@ -1,0 +1,109 @@
+"""Two stages: nothing is mined until the corpus is embedded, and then what `corrected` would."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.materials import small_materials
+from torch import Tensor
+from transformers import get_linear_schedule_with_warmup
+
+from unstale.buffer.buffer import TargetBuffer
+from unstale.miners import Embedded, Queries, find_strategy
+from unstale.miners.in_batch import InBatch
+from unstale.miners.staged import Staged
+from unstale.training.identity import FORMAT
+from unstale.training.rate import linear
+from unstale.training.record import RunRecord
+from unstale.training.state import load_miner, save_miner
+
+N, D, B, K = 60, 8, 5, 4
+
+
+def batch() -> Queries:
+    torch.manual_seed(1)
+    positives = torch.tensor([[0], [2], [3], [0], [59]])
+    return Queries(torch.randn(B, D), torch.arange(B), positives, 4)
+
+
+def fresh(rows: Tensor) -> Tensor:
+    """Stand for the encoder at the step between the stages."""
+    return torch.sin(rows[:, None] * torch.arange(1.0, D + 1) / 7)
+
+
+def build(dtype: str = "float32") -> Staged:
+    empty = TargetBuffer.empty(N, D, dtype, "cpu")
+    made = find_strategy("staged").build(small_materials(N, D, buffer=empty))
+    assert isinstance(made, Staged)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("share", "steps", "start"), [(0.6, 10, 6), (0.8, 1, 1), (0.0, 10, 1), (1.0, 10, 10)]
+)
+def test_the_corpus_is_embedded_once_after_a_share_of_the_run(
+    share: float, steps: int, start: int
+) -> None:
+    miner = build()
+    miner.share = share
+    miner.begin(steps)
+    found = [miner.refresh(step, fresh) for step in range(1, steps + 2)]
+    assert found[start - 1] == Embedded(first=N)
+    assert sum(e.first + e.refreshed + e.sampled for e in found) == N
+
+
+def test_the_first_stage_is_in_batch_training() -> None:
+    miner, queries = build(), batch()
+    miner.begin(10)
+    assert miner.mine(queries, K).shape == (B, 0)
+    assert miner.view(torch.arange(3)) is None
+    assert miner.ranked(queries.vectors, K) is None
+    assert miner.searches() == []
+    assert miner.row_tensors() == {}
+    assert miner.loss(queries, torch.randn(3, D), torch.arange(3), None) == 0
+
+
+def test_the_second_stage_searches_what_was_embedded_midway() -> None:
+    miner, queries = build(), batch()
+    miner.begin(10)
+    miner.refresh(8, fresh)
+    vectors = fresh(torch.arange(N))
+    scores = (queries.vectors @ vectors.T).scatter(1, queries.positives, -torch.inf)
+    assert torch.equal(miner.mine(queries, K), scores.topk(K).indices)
+    assert miner.loss(queries, torch.randn(3, D), torch.arange(3), None).requires_grad
+    view = miner.view(torch.arange(N))
+    assert view is not None
+    assert torch.equal(view.stale, vectors)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("mining", [False, True])
+def test_a_checkpoint_of_either_stage_resumes(mining: bool, dtype: str, tmp_path: Path) -> None:
+    miner, again, same = build(dtype), build(dtype), {"format": FORMAT}
+    miner.begin(10)
+    again.begin(10)
+    if mining:
+        miner.refresh(8, fresh)
+        miner.loss(batch(), torch.randn(3, D), torch.arange(3), None)  # writes to the memory
+    save_miner(tmp_path, miner, RunRecord(identity=same))
+    load_miner(tmp_path, again, RunRecord(identity=same))
+    assert torch.equal(again.mine(batch(), K), miner.mine(batch(), K))
+    # The first stage holds nothing that has a row for each target.
+    assert ("vectors" in load_file(tmp_path / "miner.safetensors")) == mining
+
+
+def test_the_learning_rate_falls_with_the_work() -> None:
+    """Of 10 steps the last 2 count threefold: 8 + 6 in all."""
+    miner = build()
+    found = [linear(step, miner=miner, steps=10, warmup=0) for step in range(11)]
+    expected = [1 - done / 14 for done in (0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 14)]
+    assert found == pytest.approx(expected)
+
+
+def test_where_all_steps_are_alike_it_is_the_trainers_own_schedule() -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    stock = get_linear_schedule_with_warmup(optimizer, 3, 10).lr_lambdas[0]
+    for step in range(11):
+        assert linear(step, miner=InBatch(), steps=10, warmup=3) == stock(step)
