@@ -57,7 +57,8 @@ class KeptWeights:
         barrier()
 
     def forget(self) -> None:
-        """Remove the folder."""
+        """Remove the folder, once no process reads it any more."""
+        barrier()
         if rank() == 0:
             remove_written(self.folder)
 
