@@ -237,8 +237,9 @@ class GuardSettings:
 
     Args:
         guard: Keep the weights that rank the dev queries best: those at the start, while mining or
-            at the end. Without a dev split, half of --holdout is taken out of training for it, at
-            most 500 queries; where that would be fewer than 20, the last weights are kept, as with
+            at the end. The last are kept if they are within 0.3 points of nDCG@10 of the best.
+            Without a dev split, half of --holdout is taken out of training for it, at most 500
+            queries; where that would be fewer than 20, the last weights are kept, as with
             --no-guard.
     """
 

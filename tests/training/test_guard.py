@@ -81,7 +81,9 @@ def test_few_targets_are_all_ranked(start, dataset: RetrievalDataset, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("last", "kept"), [(0.5, 6), (0.4, 6), (0.39, 4)], ids=["better", "equal", "worse"]
+    ("last", "kept"),
+    [(0.5, 6), (0.4, 6), (0.398, 6), (0.39, 4)],
+    ids=["better", "equal", "nearly equal", "worse"],
 )
 def test_the_best_look_wins_and_the_last_of_equals(
     last: float, kept: int, start, dataset: RetrievalDataset, tmp_path: Path

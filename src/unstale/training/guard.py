@@ -22,6 +22,7 @@ from unstale.training.trainer import FreshTrainer
 _LOG = logging.getLogger(__name__)
 _K = 10
 METRIC = "ndcg@10"  # what decides
+_LEVEL = 0.003  # earlier weights must be better by more: the last have the lowest learning rate
 
 
 @final
@@ -77,7 +78,7 @@ class Guard:
             measured: The dev metrics of the last weights, over the corpus as they embed it.
         """
         last, best = exchange(float(measured[METRIC]))[0], kept_look(record.looks, score)
-        kept = steps if last >= best[METRIC] else int(best["step"])
+        kept = steps if last >= best[METRIC] - _LEVEL else int(best["step"])
         record.looks.append({"step": steps, METRIC: last})
         if kept < steps:
             if rank() == 0:
