@@ -194,7 +194,7 @@ class Benchmark:
             found = self.sentence_transformers(name, seed, rows, steps)
             return found | {"seconds": found["seconds"] + mining}
 
-        if self.chosen.equal_steps:
+        if not self.chosen.seconds_only:
             found = run(self.chosen.steps)
             keep(name, STEPS, seed, found)
         else:  # only to learn the pace
@@ -237,8 +237,8 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
     parser.add_argument(
-        "--equal-steps", action=argparse.BooleanOptionalAction, default=True,
-        help="also train each alternative for as many steps as unstale",
+        "--seconds-only", action="store_true",
+        help="do not train the alternatives for as many steps as unstale, too",
     )  # fmt: skip
     parser.add_argument(
         "--cpu-seconds", action="store_true",
@@ -255,7 +255,7 @@ def main() -> None:
         parser.error("--steps must be at least 2: the first one only warms up")
     if unknown := set(methods) - set(MARGINS):
         parser.error(f"no method {', '.join(unknown)}; there are {'; '.join(MARGINS)}")
-    free = ("json", "seeds", "methods", "others", "equal_steps")
+    free = ("json", "seeds", "methods", "others", "seconds_only")
     settings = {k: v for k, v in vars(chosen).items() if k not in free}
     results = {"settings": settings, "runs": []}
     if chosen.json and chosen.json.exists():

@@ -31,8 +31,8 @@ class RunSettings:
     Args:
         strategy: How hard negatives are chosen.
         steps: Number of optimizer steps. Default: from the size of the data, see --epochs.
-        batch_size: Queries in one step, over all processes. Default: 256 for static embeddings,
-            otherwise 64.
+        batch_size: Queries in one step, over all processes. Default: 256 for static embeddings with
+            at least 5,000 training pairs, otherwise 64.
         learning_rate: Learning rate of the encoders. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
         scale: Multiplies the scores before the softmax (the paper's beta, 1/temperature).
@@ -68,8 +68,9 @@ class NegativeSettings:
     """Negatives: how many of each kind a query gets.
 
     Args:
-        hard_negatives: Targets mined for each query, or by staged for a quarter of the batch. Every
-            query of the batch uses those of all. The paper uses 64. Default: 4.
+        hard_negatives: Negatives mined for each query. staged mines for only a quarter of the
+            queries in a batch. All queries of the batch share them. The paper uses 64. Default: 2
+            for staged, otherwise 4.
         uniform_negatives: Targets drawn uniformly for each query. The paper uses 64. Default: 0 for
             staged, otherwise 1.
         given_negatives: Targets drawn for each query, anew at every step, from the hard negatives
@@ -184,7 +185,7 @@ class SearchSettings:
             fast as searching stale embeddings and nearly exact. ivf scans only the most promising
             cells, for millions of targets (needs faiss). auto chooses by the number of operations.
         buffer: Reuse the corpus embedded by `unstale embed` into this folder. Model and corpus
-            must be the same. staged, which embeds the corpus later, only measures by it.
+            must be the same. staged uses it only for the metrics before training.
         dtype: Precision of the embedded corpus. Metrics before training are measured with it.
         mapped: Leave the embedded corpus on disk instead of loading it into memory.
     """
@@ -236,8 +237,8 @@ class GuardSettings:
     """Evaluation: which weights are kept.
 
     Args:
-        guard: Keep the weights that rank the dev queries best: those at the start, while mining or
-            at the end. The last are kept if they are within 0.3 points of nDCG@10 of the best.
+        guard: Keep the best weights by nDCG@10 on dev: those before training, when mining begins,
+            during mining or at the last step, which are kept if they are within 0.3 points.
             Without a dev split, half of --holdout is taken out of training for it, at most 500
             queries; where that would be fewer than 20, the last weights are kept, as with
             --no-guard.

@@ -76,8 +76,8 @@ def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
     rolling, staged = found["corrected"], found["staged"]
     searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
     assert rolling.flops == step_flops(JOB, 12) + 6 * 12 * network + searched
-    # The latter mines on a fifth of the steps, for a quarter of the queries, 4 targets for each.
-    encoded = 4 + 0.2 * 4
+    # The latter mines on a fifth of the steps, for a quarter of the queries, 2 targets for each.
+    encoded = 4 + 0.2 * 2
     mined = 0.2 * 0.25 * (6 * encoded * network + searched)
     assert staged.flops == pytest.approx(3 * (4 * 5 + encoded * 50) + mined)
 

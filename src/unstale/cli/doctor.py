@@ -15,7 +15,7 @@ from unstale.results import RESULTS
 from unstale.shown import say
 from unstale.training.settings import TrainSettings
 
-_COMPARED = "--strategies in-batch,staged"
+_COMPARED = "--strategies in-batch,staged --seeds 0,1,2 --output runs/compared"
 
 
 def run(chosen: DoctorFlags) -> None:
@@ -31,7 +31,8 @@ def run(chosen: DoctorFlags) -> None:
         said = advise(trial.findings)
         _show(trial, len(dataset.targets), seconds)
         say(said)
-        say(f"To be sure, train to the end: unstale compare --data {chosen.data} {_COMPARED}")
+        what = f"--data {chosen.data} --model {chosen.model}"
+        say(f"To be sure, train to the end: unstale compare {what} {_COMPARED}")
         if folder:
             found = asdict(trial.findings) | {"advice": said, "seconds": seconds}
             output = folder.begin()

@@ -18,6 +18,7 @@ from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
 from unstale.data.formats.columns import LACKS
+from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
@@ -46,6 +47,8 @@ def run(chosen: MineFlags) -> None:
     with run_folder("mine", chosen) as output, ExitStack() as stack:
         with first_alone():
             dataset = load_dataset(chosen.data, progress=rank() == 0)
+        if chosen.holdout and "train" in dataset.qrels:  # the queries that `train` measures on
+            dataset = hold_out(dataset, "test", chosen.holdout, progress=rank() == 0)
         _check(chosen, dataset)
         if form.check is not None:
             form.check(dataset)

@@ -234,7 +234,7 @@ class EvaluateFlags(OutputFlags, HoldoutSettings, DataFlags, EncoderFlags):
 
 
 @dataclass(frozen=True)
-class MineFlags(OutputFlags, FilterSettings, EncoderFlags):
+class MineFlags(OutputFlags, HoldoutSettings, FilterSettings, EncoderFlags):
     """Mine hard negatives with a model or a run, and write them in any format.
 
     It writes every split and the whole corpus, the mined negatives with one split.

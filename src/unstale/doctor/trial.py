@@ -23,7 +23,7 @@ from unstale.miners.staged import first_stage
 from unstale.training.callbacks import Steps
 from unstale.training.job import make_loss, make_trainer
 from unstale.training.prepare import prepare
-from unstale.training.settings import Checked, TrainSettings
+from unstale.training.settings import Checked, TrainSettings, default_batch
 
 # Shares of the time: to learn the encoder's speed, to embed the sample once (it is embedded four
 # times), and for each of the two trainings; the rest is left for what cannot be foreseen.
@@ -67,7 +67,8 @@ def run_trial(
     rate = _rate(model, sample(dataset, min(512, targets)), _RATE * seconds)
     part = sample(dataset, min(targets, max(_SMALLEST, int(_EMBED * seconds * rate))))
     affordable = int(_TRAIN * seconds * rate / (_WORK * FEWEST))
-    batch = settings.batch_size or min(64, len(part.split("train").pairs), max(4, affordable))
+    usual_batch = default_batch(model, len(part.split("train").pairs))
+    batch = settings.batch_size or min(usual_batch, max(4, affordable))
     trainer = {"lr_scheduler_type": "constant"}
     chosen = replace(settings, batch_size=batch, trainer=trainer, eval_split="dev", guard=False)
     before = _measure(part, model)

@@ -70,6 +70,7 @@ def fill(rows: Int[Tensor, "a m"], count: int) -> Int[Tensor, "b m"]:
     """Add empty rows, of -1, up to a count: for queries that nothing was mined for.
 
     Example:
+        >>> import torch
         >>> fill(torch.tensor([[7, 8]]), 2).tolist()
         [[7, 8], [-1, -1]]
     """

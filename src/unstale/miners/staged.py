@@ -120,8 +120,8 @@ STRATEGY = Strategy(
     build=lambda materials: Staged(build_corrected(materials), materials.baseline.mine_from),
     cache="later",
     reads=("mine_from", *CORRECTED.reads),
-    # As many as one for each query, for a quarter of the searches.
-    negatives=NegativeCounts(hard=4, uniform=0),
+    # One for every second query, for a quarter of the searches.
+    negatives=NegativeCounts(hard=2, uniform=0),
     mined_for=0.25,
     # A cache that is embedded late drifts little, and a linear corrector is searched faster.
     corrector_hidden=0,

@@ -84,8 +84,8 @@ class Guard:
             if rank() == 0:
                 _LOG.warning(
                     "the weights of step %d are kept: they rank the dev queries better (nDCG@10 "
-                    "%.1f%%) than those of the last step, %d (%.1f%%)",
-                    kept, 100 * best[METRIC], steps, 100 * last,
+                    "%.1f%%) than those of the last step, %d (%.1f%%; before training %.1f%%)",
+                    kept, 100 * best[METRIC], steps, 100 * last, 100 * record.looks[0][METRIC],
                 )  # fmt: skip
             self.best.restore()
         self.best.forget()

@@ -98,7 +98,7 @@ def train_checked(
     save_model(output, model)
 
     metrics, last = evaluate(model), settings.steps
-    look = last_look(model, loss.miner, evaluator)
+    look = prepared.clock.timed("evaluation", last_look)(model, loss.miner, evaluator)
     kept = guard.settle(loss.record, last, evaluator.dev) if guard else last
     if kept < last:
         save_model(output, model)

@@ -31,6 +31,7 @@ from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
+_MANY = 5000  # pairs from which static embeddings have large batches
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,11 @@ def chosen_rate(settings: MiningSettings, model: SentenceTransformer) -> float:
 
 
 def default_batch(model: SentenceTransformer, pairs: int) -> int:
-    """Choose the queries a step: static embeddings cost next to nothing, and negatives help."""
-    usual = 256 if _is_static(model) else 64
+    """Choose the queries a step: static embeddings cost next to nothing, and negatives help.
+
+    A few hundred pairs in batches of 256 would be dozens of epochs in the fewest steps.
+    """
+    usual = 256 if _is_static(model) and pairs >= _MANY else 64
     return max(world(), min(usual, pairs) // world() * world())
 
 
