@@ -68,11 +68,18 @@ def test_a_grade_that_wraps_around_is_refused(grade: int, tmp_path: Path) -> Non
 
 
 def test_a_run_that_destroyed_its_encoder_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_harm({"ndcg@10": 0.9}, {"ndcg@10": 0.5}, 2e-5)
+    warn_of_harm({"ndcg@10": 0.5, "recall@1": 0.3}, {"ndcg@10": 0.5, "recall@1": 0.3}, 2e-5, {})
     assert not caplog.text
-    warn_of_harm({"ndcg@10": 0.9}, {"ndcg@10": 0.1}, 10.0)
-    assert "was 0.900 before training and is 0.100 after it" in caplog.text
+    warn_of_harm({"ndcg@10": 0.9}, {"ndcg@10": 0.1}, 10.0, {})
+    assert "THE ENCODER GOT WORSE: ndcg@10 was 0.900 before training and is 0.100" in caplog.text
     assert "learning rate of 10 may be too high" in caplog.text
+
+
+def test_a_run_that_memorised_its_pairs_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    before, after = {"ndcg@10": 0.7, "recall@1": 0.6}, {"ndcg@10": 0.7, "recall@1": 0.5}
+    warn_of_harm(before, after, 1e-3, {"recall@1": 1.0})
+    assert "the encoder got worse: recall@1 was 0.600 before training and is 0.500" in caplog.text
+    assert "It finds 100% of its training pairs first: it memorises them" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from unstale.errors import RunError
 from unstale.files import write_json
 
 _LOG = logging.getLogger(__name__)
+_MEMORISED = 0.25  # of recall@1 on training queries above that of the split
 FAILURE = "failure.json"
 _SHOWN = 8  # ids to name in the message; the file has all
 
@@ -26,16 +27,30 @@ class NotFiniteError(RunError):
 
 
 def warn_of_harm(
-    before: Mapping[str, float], after: Mapping[str, float], learning_rate: float
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    learning_rate: float,
+    trained: Mapping[str, float],
 ) -> None:
-    """Say that a run has lost more than half of what its start could do."""
-    name = "ndcg@10"
-    if after.get(name, 1.0) < before.get(name, 0.0) / 2:
-        _LOG.warning(
-            "THE ENCODER GOT WORSE: %s was %.3f before training and is %.3f after it. A learning "
-            "rate of %g may be too high.",
-            name, before[name], after[name], learning_rate,
-        )  # fmt: skip
+    """Say that a run ranks worse than its start, and what may be the cause.
+
+    Args:
+        trained: The metrics of training queries after the training.
+    """
+    fell = [name for name in ("ndcg@10", "recall@1") if after.get(name, 1.0) < before.get(name, 0)]
+    if not fell:
+        return
+    name, cause = fell[0], f"A learning rate of {learning_rate:g} may be too high."
+    memorised = trained.get("recall@1", 0.0)
+    if memorised - after.get("recall@1", 0.0) > _MEMORISED:
+        cause = f"It finds {memorised:.0%} of its training pairs first: it memorises them. "
+        cause += "Train for fewer --epochs, on more pairs, or with a smaller --learning-rate."
+    lost = after[name] < before[name] / 2
+    _LOG.warning(
+        "%s: %s was %.3f before training and is %.3f after it. %s",
+        "THE ENCODER GOT WORSE" if lost else "the encoder got worse", name, before[name],
+        after[name], cause,
+    )  # fmt: skip
 
 
 def explain(

@@ -107,7 +107,7 @@ def train_checked(
         save_corrector(output, model, loss.miner)
     logs = trainer.state.log_history
     if distributed.rank() == 0:
-        warn_of_harm(initial, metrics, checked.learning_rate)
+        warn_of_harm(initial, metrics, checked.learning_rate, evaluator.train)
         evaluator.save(output, settings.strategy)
         name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
