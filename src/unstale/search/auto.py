@@ -14,7 +14,7 @@ from unstale.settings import Precision, SearchMode
 
 _LOG = logging.getLogger(__name__)
 
-_SMALL = 1.5e10  # operations of an exact search that are not worth saving: a fifth of a second
+_SMALL = 3e9  # operations of an exact search that are not worth saving: hundredths of a second
 _SCAN = 4e10  # operations of a scan from which only some cells should be scanned
 _CELLS_NEED = 100_000  # targets from which cells pay
 
@@ -40,7 +40,7 @@ def choose(
     """Choose a search by N, D, H and Q, unless one is named; say which, and why.
 
     Example:
-        >>> choose(5_000, 384, (1536,), queries=32).mode
+        >>> choose(1_000, 384, (1536,), queries=32).mode
         'exact'
         >>> choose(100_000, 384, (1536,), queries=32).mode
         'rolling'
