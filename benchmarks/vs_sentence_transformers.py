@@ -112,6 +112,7 @@ class Benchmark:
                 self.dataset, model, Path(folder, "run"), strategy=strategy,
                 steps=steps, batch_size=chosen.batch_size, seed=seed,
                 learning_rate=chosen.learning_rate, eval_split=chosen.eval_split,
+                mine_from=chosen.mine_from,
             )  # fmt: skip
         spent = entry.seconds
         return {
@@ -236,6 +237,7 @@ def main() -> None:
     )
     parser.add_argument("--learning-rate", type=float, help="default: 1e-3 for tiny, else 2e-5")
     parser.add_argument("--eval-split", default="test")
+    parser.add_argument("--mine-from", type=float, help="of the strategy staged")
     parser.add_argument(
         "--seconds-only", action="store_true",
         help="do not train the alternatives for as many steps as unstale, too",

@@ -17,6 +17,7 @@ STRATEGIES = (  # every one of ours, in the order of the documentation; see `uns
     "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
     "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
 )  # fmt: skip
+MINE_FROM = 0.8  # the share of a staged run before it mines, if it does
 HIDDEN = 768  # units of a corrector, unless its strategy or the user says otherwise
 LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
@@ -163,7 +164,8 @@ class RefreshSettings:
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
         mine_from: staged trains without mined negatives for this share of the run. It then embeds
-            the corpus, once, and adds hard negatives.
+            the corpus, once, and adds hard negatives. Default: 0.8, or 1, which mines nothing, for
+            static embeddings and fewer than 50,000 targets.
     """
 
     full_refreshes: int = setting(2, least=0)
@@ -172,7 +174,7 @@ class RefreshSettings:
     rank: int = setting(64, least=1)
     rerank_depth: int = setting(256, least=1)
     refresh_below: float = setting(0.9, above=0, most=1)
-    mine_from: float = setting(0.8, least=0, most=1)
+    mine_from: float | None = setting(None, least=0, most=1)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def test_int8_keeps_a_quarter_and_can_be_refreshed(
     for strategy in ("exhaustive", "corrected", "staged"):
         assert main([*train, "--strategy", strategy, *reused]) == 0
         (entry,) = json.loads((run / "results.json").read_text())["runs"]
-        assert entry["targets_embedded"] == (120 if strategy == "staged" else 0)
+        assert entry["targets_embedded"] == 0  # one step is too short to mine
 
 
 def test_a_scale_that_is_no_number_is_found_on_opening(

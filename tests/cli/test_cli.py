@@ -32,7 +32,7 @@ def train(beir: Path, output: Path, *more: str) -> int:
 @pytest.fixture(scope="module")
 def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
-    assert train(beir, output, "--towers", "separate") == 0
+    assert train(beir, output, "--towers", "separate", "--mine-from", "0.8") == 0
     return output
 
 

@@ -28,8 +28,8 @@ def test_few_steps_tell_nothing() -> None:
 
 def test_a_clear_gain_is_named_with_its_interval() -> None:
     assert advise(FOUND) == (
-        "Hard negatives pay: the default is ahead by 2.0 points of nDCG@10 (95% interval of the "
-        "gain +1.0 to +3.0). Keep the default."
+        "Hard negatives pay: staged is ahead by 2.0 points of nDCG@10 (95% interval of the "
+        "gain +1.0 to +3.0). Train with --mine-from 0.8."
     )
 
 

@@ -40,9 +40,7 @@ def build(dtype: str = "float32") -> Staged:
     return made
 
 
-@pytest.mark.parametrize(
-    ("share", "steps", "start"), [(0.6, 10, 6), (0.8, 1, 1), (0.0, 10, 1), (1.0, 10, 10)]
-)
+@pytest.mark.parametrize(("share", "steps", "start"), [(0.6, 10, 6), (0.0, 10, 1)])
 def test_the_corpus_is_embedded_once_after_a_share_of_the_run(
     share: float, steps: int, start: int
 ) -> None:

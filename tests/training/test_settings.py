@@ -1,5 +1,6 @@
 """Settings: one declaration for Python and the command line, checked once, in one place."""
 
+import copy
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -203,3 +204,33 @@ def test_staged_shares_its_candidates(
     with pytest.raises(InputError, match="staged needs --share-candidates: its first stage has no"):
         apart.check(dataset, static_model)
     replace(apart, strategy="corrected").check(dataset, static_model)
+
+
+def test_mining_begins_where_it_pays(
+    static_model: SentenceTransformer,
+    bert_model: SentenceTransformer,
+    dataset: RetrievalDataset,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    few = TrainSettings(batch_size=8)
+    assert few.check(dataset, bert_model).settings.mine_from == 0.8
+    assert not caplog.text
+    assert few.check(dataset, static_model).settings.mine_from == 1.0
+    assert "staged mines nothing with static embeddings and 120 targets" in caplog.text
+    assert replace(few, mine_from=0.5).check(dataset, static_model).settings.mine_from == 0.5
+    monkeypatch.setattr("unstale.training.settings._LARGE", 120)
+    assert few.check(dataset, static_model).settings.mine_from == 0.8
+
+
+def test_a_run_that_mines_nothing_embeds_nothing(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    small = {"steps": 4, "batch_size": 8, "progress": False}
+    runs = [
+        train(dataset, copy.deepcopy(static_model), tmp_path / name, strategy=name, **small)
+        for name in ("staged", "in-batch")
+    ]
+    assert [run.targets_embedded for run in runs] == [0, 0]
+    assert runs[0].metrics == runs[1].metrics  # it is in-batch training
+    assert runs[0].losses == runs[1].losses

@@ -20,6 +20,7 @@ from unstale.encoders.embed import embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
 from unstale.miners.staged import first_stage
+from unstale.settings import MINE_FROM
 from unstale.training.callbacks import Steps
 from unstale.training.job import make_loss, make_trainer
 from unstale.training.prepare import prepare
@@ -71,19 +72,20 @@ def run_trial(
     batch = settings.batch_size or min(usual_batch, max(4, affordable))
     trainer = {"lr_scheduler_type": "constant"}
     chosen = replace(settings, batch_size=batch, trainer=trainer, eval_split="dev", guard=False)
+    chosen = replace(chosen, mine_from=MINE_FROM)
     before = _measure(part, model)
 
     limit = np.inf if steps else _TRAIN * seconds
     plain = replace(chosen, strategy="in-batch", steps=steps or _MOST)
     first, ranked = _train(part, model, plain.check(part, model), limit)
     if not steps:  # as many as the same seconds allow, by what a step took
-        share, limit = 1 - chosen.mine_from, first.seconds
+        share, limit = 1 - MINE_FROM, first.seconds
         pace = first.seconds / first.steps * (1 - share + _MINING * share)
         steps = max(1, int((limit - len(part.targets) / rate) / pace))
     model = encoder()
     usual = replace(chosen, steps=steps)
     second, ranked_too = _train(part, model, usual.check(part, model), limit)
-    mined = max(0, second.steps - first_stage(chosen.mine_from, steps))
+    mined = max(0, second.steps - first_stage(MINE_FROM, steps))
     found = Findings(
         first,
         second,

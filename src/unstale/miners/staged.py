@@ -18,8 +18,9 @@ from unstale.miners.corrected import Corrected, build_corrected
 from unstale.miners.exhaustive import embed_all, rows_of
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
-from unstale.miners.strategy import NegativeCounts, Strategy
+from unstale.miners.strategy import Materials, NegativeCounts, Strategy
 from unstale.search.search import Search
+from unstale.settings import MINE_FROM
 
 _LOG = logging.getLogger(__name__)
 _MINING = 3  # steps of the first stage that one of the second counts as
@@ -38,14 +39,14 @@ class Staged(Miner):
         super().__init__()
         self.corrected = corrected
         self.share = share
-        self.start = 1  # the step after which the corpus is embedded
+        self.start, self.steps = 1, 2  # the step after which the corpus is embedded, and the last
         self.mining: Tensor
         self.register_buffer("mining", torch.tensor(False))
         self._before = InBatch()
 
     def begin(self, steps: int) -> None:
         """Plan the stages of a run."""
-        self.start = first_stage(self.share, steps)
+        self.start, self.steps = first_stage(self.share, steps), steps
 
     def work(self, step: int, steps: int) -> float:
         """Count a step of the second stage as several, so that its learning rate is higher."""
@@ -59,7 +60,7 @@ class Staged(Miner):
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
         """Embed the corpus between the stages."""
-        if self.mining or step < self.start:
+        if self.mining or step < self.start or self.start >= self.steps:
             return Embedded()
         buffer = self.corrected.buffer
         _LOG.warning("step %d: embedding %s targets; mining begins", step, f"{len(buffer):,}")
@@ -113,11 +114,16 @@ def first_stage(share: float, steps: int) -> int:
     return max(1, round(share * steps))
 
 
+def _build(materials: Materials) -> Miner:
+    share = materials.baseline.mine_from
+    return Staged(build_corrected(materials), MINE_FROM if share is None else share)
+
+
 STRATEGY = Strategy(
     name="staged",
     negatives_from="the other queries' positives at first (`--mine-from`), then also the cached "
     "embeddings seen through the corrector; the corpus is embedded in between",
-    build=lambda materials: Staged(build_corrected(materials), materials.baseline.mine_from),
+    build=_build,
     cache="later",
     reads=("mine_from", *CORRECTED.reads),
     # One for every second query, for a quarter of the searches.

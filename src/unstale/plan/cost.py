@@ -6,7 +6,7 @@ from typing import final
 
 from unstale.miners import strategies
 from unstale.miners.strategy import Strategy
-from unstale.settings import RefreshSettings
+from unstale.settings import MINE_FROM
 
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
@@ -127,7 +127,7 @@ def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     labels, mining = min(job.targets, job.batch), 1.0  # the share of the steps that mine
     encoded = float(job.candidates if strategy.caches else labels)
     if strategy.cache == "later":
-        mining = 1 - RefreshSettings().mine_from
+        mining = 1 - MINE_FROM
         mined = strategy.mined_for * strategy.negatives.hard
         encoded = min(float(job.targets), job.batch * (1 + mining * mined))
         mining *= strategy.mined_for  # a search costs as much less

@@ -1,5 +1,6 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -25,12 +26,14 @@ from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import JobSettings, MiningSettings, TrainSections
+from unstale.settings import MINE_FROM, JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
+_LOG = logging.getLogger(__name__)
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
+_LARGE = 50_000  # targets from which mining pays with static embeddings, too
 _MANY = 5000  # pairs from which static embeddings have large batches
 
 
@@ -63,7 +66,10 @@ class TrainSettings(TrainSections):
         steps, hidden = planned_steps(self, len(train.pairs), batch_size), self.corrector_hidden
         if hidden is None:
             hidden = strategy.corrector_hidden
-        settings = replace(self, steps=steps, corrector_hidden=hidden)
+        mine_from = self.mine_from
+        if mine_from is None:
+            mine_from = _mine_from(strategy, model, targets)
+        settings = replace(self, steps=steps, corrector_hidden=hidden, mine_from=mine_from)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -114,6 +120,16 @@ class Checked(Generic[J]):
     scale: float  # the paper's beta, or where it begins
     made_by: Fingerprint  # of the model and the corpus: a buffer must have the same
     cross_encoder: CrossScores | None = None  # filters false negatives
+
+
+def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> float:
+    """Choose when to mine: never where more steps of a cheap encoder are worth more."""
+    if not _is_static(model) or targets >= _LARGE:
+        return MINE_FROM
+    if strategy.cache == "later":
+        why = f"static embeddings and {targets:,} targets, where the negatives of a batch alone are better"
+        _LOG.warning("%s mines nothing with %s; --mine-from 0.8 mines", strategy.name, why)
+    return 1.0
 
 
 def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
