@@ -127,7 +127,7 @@ def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> 
     if not _is_static(model) or targets >= _LARGE:
         return MINE_FROM
     if strategy.cache == "later":
-        why = f"static embeddings and {targets:,} targets, where the negatives of a batch alone are better"
+        why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
         _LOG.warning("%s mines nothing with %s; --mine-from 0.8 mines", strategy.name, why)
     return 1.0
 
