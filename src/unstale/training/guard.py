@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import final
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
@@ -62,6 +63,8 @@ class Guard:
 
     def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:
         """Rank the dev queries by the miner's view of the corpus, if it has one."""
+        if miner.view(torch.zeros(1, dtype=torch.long, device=model.device)) is None:
+            return None
         vectors = embed_queries(model, self._texts).to(model.device)
         ranked = miner.ranked(vectors, self._k, self._own.to(model.device))
         if ranked is None:
