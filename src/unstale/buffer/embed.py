@@ -21,7 +21,7 @@ from unstale.buffer.fingerprint import Fingerprint
 from unstale.buffer.stored import DTYPES
 from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
-from unstale.encoders.embed import TOKENS_PER_BATCH, dimension, embed_targets
+from unstale.encoders.embed import dimension, embed_targets
 from unstale.errors import InputError
 
 
@@ -33,7 +33,7 @@ def embed_corpus(
     *,
     dtype: str = "float32",
     shard_rows: int = 16_384,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int | None = None,
     progress: bool = True,
 ) -> tuple[TargetBuffer, int]:
     """Write the buffer of a corpus, or finish one that was interrupted.
@@ -43,7 +43,8 @@ def embed_corpus(
         made_by: The fingerprint of model and corpus; an unfinished buffer of another is refused.
         dtype: float32, float16 for half the size, or int8 for a quarter.
         shard_rows: Targets to one shard, which is also what a kill can cost.
-        tokens_per_batch: The most tokens, padding included, that one forward pass sees.
+        tokens_per_batch: The most tokens, padding included, that one forward pass sees; by default
+            what suits the device.
 
     Returns:
         The buffer, memory-mapped, and the number of targets embedded by this call.

@@ -211,12 +211,13 @@ class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
         dtype: Precision of the embeddings: float32, float16 for half the size, or int8 with a
             scale for each row for a quarter.
         shard_rows: Targets in one shard. An interruption costs at most one shard.
-        tokens_per_batch: Largest number of tokens in one forward pass.
+        tokens_per_batch: Largest number of tokens in one forward pass. Default: 4,096 for a
+            transformer on a CPU, otherwise 16,384.
     """
 
     dtype: Precision = "float32"
     shard_rows: int = setting(16_384, least=1)
-    tokens_per_batch: int = setting(16_384, least=1)
+    tokens_per_batch: int | None = setting(None, least=1)
 
 
 @dataclass(frozen=True)

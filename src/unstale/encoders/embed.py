@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
@@ -21,7 +22,8 @@ from unstale.data.tokens import Features, TokenStore, to_device
 from unstale.distributed import gather, share
 
 Task = Literal["query", "document"]
-TOKENS_PER_BATCH = 16_384
+# Tokens of one forward pass, padding included. A CPU is faster with what fits into its cache.
+_TOKENS, _TOKENS_ON_CPU = 16_384, 4096
 
 
 def prompt_of(model: SentenceTransformer, task: Task) -> str:
@@ -38,6 +40,11 @@ def preprocess(model: SentenceTransformer, texts: Sequence[str], task: Task) -> 
 def is_cosine(model: SentenceTransformer) -> bool:
     """Tell whether the model compares by cosine, so that its vectors are to be normalised."""
     return model.similarity_fn_name in (None, "cosine")
+
+
+def is_static(model: nn.Module) -> bool:
+    """Tell whether the model looks its token vectors up in a table and averages them."""
+    return any(isinstance(module, StaticEmbedding) for module in model.modules())
 
 
 def embed(model: nn.Module, features: Features, task: Task, *, unit: bool) -> Float[Tensor, "b d"]:
@@ -67,7 +74,7 @@ def embed_targets(
     tokens: TokenStore,
     rows: Int[ndarray, " n"],
     *,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int | None = None,
     device: torch.device | str = "cpu",
     progress: tqdm | None = None,  # type: ignore[type-arg]
 ) -> Float[Tensor, "n d"]:
@@ -76,8 +83,10 @@ def embed_targets(
     The result is in main memory, unless another device is named.
     """
     vectors = torch.zeros(len(rows), dimension(model), device=device)
+    on_cpu = model.device.type == "cpu" and not is_static(model)
+    budget = tokens_per_batch or (_TOKENS_ON_CPU if on_cpu else _TOKENS)
     with evaluating(model):
-        for batch in token_batches(tokens.lengths(rows), tokens_per_batch):
+        for batch in token_batches(tokens.lengths(rows), budget):
             features = tokens.features(rows[batch], model.device)
             fresh = embed(model, features, "document", unit=is_cosine(model))
             vectors[torch.from_numpy(batch).to(device)] = fresh.float().to(device)

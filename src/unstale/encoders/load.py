@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from unstale.encoders.embed import Task
+from unstale.encoders.embed import Task, is_static
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import WHAT_TO_DO, hub_answers
@@ -199,8 +199,7 @@ def tower_modules(model: SentenceTransformer, task: Task) -> nn.Sequential:
 
 def _set_lengths(model: SentenceTransformer, query: int | None, target: int | None) -> None:
     """Cut each side at its own length, in the modules themselves so that it is saved."""
-    static = any(isinstance(m, StaticEmbedding) for m in tower_modules(model, "document").modules())
-    if static and not isinstance(model[0], Router) and query != target:
+    if is_static(model) and not isinstance(model[0], Router) and query != target:
         raise InputError("a static model cuts queries and targets alike unless --towers separate")
     lengths: dict[Task, int | None] = {"query": query, "document": target}
     for task, length in lengths.items():

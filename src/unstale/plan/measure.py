@@ -11,13 +11,12 @@ from statistics import median
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import Positives, Qrels, RetrievalDataset, Texts
 from unstale.data.tokens import TokenStore
-from unstale.encoders.embed import embed_targets, preprocess
+from unstale.encoders.embed import embed_targets, is_static, preprocess
 from unstale.encoders.load import tower_modules
 from unstale.encoders.tokenise import target_tokens
 from unstale.miners import NegativeCounts, Negatives
@@ -41,7 +40,7 @@ def encoder_flops(model: SentenceTransformer, tokens: int) -> float:
     The token table is looked up, not multiplied; for a static encoder it is all there is.
     """
     tower = tower_modules(model, "document")
-    if any(isinstance(m, StaticEmbedding) for m in tower.modules()):
+    if is_static(tower):
         return 2.0 * tokens * int(model.get_embedding_dimension() or 1)
     tables = {id(m.weight) for m in tower.modules() if isinstance(m, torch.nn.Embedding)}
     weights = sum(p.numel() for p in tower.parameters() if id(p) not in tables)

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar, final
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer
@@ -18,7 +17,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.declare import check_bounds, flag
 from unstale.distributed import world
 from unstale.encoders.cross import CrossScores
-from unstale.encoders.embed import dimension, is_cosine
+from unstale.encoders.embed import dimension, is_cosine, is_static
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import splits_to_measure
@@ -124,7 +123,7 @@ class Checked(Generic[J]):
 
 def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> float:
     """Choose when to mine: never where more steps of a cheap encoder are worth more."""
-    if not _is_static(model) or targets >= _LARGE:
+    if not is_static(model) or targets >= _LARGE:
         return MINE_FROM
     if strategy.cache == "later":
         why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
@@ -210,7 +209,7 @@ def chosen_rate(settings: MiningSettings, model: SentenceTransformer) -> float:
     """Return the encoders' learning rate: static embeddings bear, and need, a far greater one."""
     if settings.learning_rate is not None:  # it may be 0, which trains the corrector alone
         return settings.learning_rate
-    return 1e-3 if _is_static(model) else 2e-5
+    return 1e-3 if is_static(model) else 2e-5
 
 
 def default_batch(model: SentenceTransformer, pairs: int) -> int:
@@ -218,12 +217,8 @@ def default_batch(model: SentenceTransformer, pairs: int) -> int:
 
     A few hundred pairs in batches of 256 would be dozens of epochs in the fewest steps.
     """
-    usual = 256 if _is_static(model) and pairs >= _MANY else 64
+    usual = 256 if is_static(model) and pairs >= _MANY else 64
     return max(world(), min(usual, pairs) // world() * world())
-
-
-def _is_static(model: SentenceTransformer) -> bool:
-    return any(isinstance(m, StaticEmbedding) for m in model.modules())
 
 
 def _check_counts(
