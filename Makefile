@@ -59,7 +59,6 @@ SHORT_corrector := --steps 60
 SHORT_formats := --lines 50000
 SHORT_mine := --queries 2000 --rounds 1
 SHORT_search := --steps 60 --rounds 2
-SHORT_stock_script := --steps 20
 SHORT_train_step := --rounds 3
 SHORT_vs_sentence_transformers := --steps 10
 
