@@ -155,8 +155,9 @@ class RefreshSettings:
 
     Args:
         full_refreshes: Number of times that dynnibal re-embeds the whole corpus. The paper uses 2.
-        subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
-            corpus, or 256 if that is more.
+        subset_size: Targets that stochastic, corrected-subset and staged hold, drawn from the
+            corpus. 0 is a twentieth of the corpus, or 256 if that is more; for staged it is one for
+            each training pair of the run (steps times batch size), or all for static embeddings.
         sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
             corpus, or 256 if that is more.
         rank: Rank of dynnibal's regression.

@@ -33,8 +33,8 @@ def fresh(rows: Tensor) -> Tensor:
     return torch.sin(rows[:, None] * torch.arange(1.0, D + 1) / 7)
 
 
-def build(dtype: str = "float32") -> Staged:
-    empty = TargetBuffer.empty(N, D, dtype, "cpu")
+def build(dtype: str = "float32", held: int = N) -> Staged:
+    empty = TargetBuffer.empty(held, D, dtype, "cpu")
     made = find_strategy("staged").build(small_materials(N, D, buffer=empty))
     assert isinstance(made, Staged)
     return made
@@ -76,10 +76,58 @@ def test_the_second_stage_searches_what_was_embedded_midway() -> None:
     assert torch.equal(view.stale, vectors)
 
 
+def test_a_part_of_the_corpus_is_embedded_mined_from_and_learned_from() -> None:
+    miner, queries, asked = build(held=20), batch(), []
+    miner.begin(10)
+    part = miner.covers()
+    assert part is not None
+    assert len(part.unique()) == 20
+    queries = queries._replace(positives=part[:B, None])  # in the part, so never to be mined
+
+    def embed(rows: Tensor) -> Tensor:
+        asked.extend(rows.tolist())
+        return fresh(rows)
+
+    assert miner.refresh(8, embed) == Embedded(first=20)
+    assert asked == part.tolist()
+    scores = torch.full((B, N), -torch.inf)
+    scores[:, part] = queries.vectors @ fresh(part).T
+    scores = scores.scatter(1, queries.positives, -torch.inf)
+    assert torch.equal(miner.mine(queries, K), scores.topk(K).indices)
+    ranked = miner.ranked(queries.vectors, K, queries.positives)
+    assert ranked is not None
+    assert torch.equal(ranked.stale.rows, scores.topk(K).indices)
+    view = miner.view(part[3:5])
+    assert view is not None
+    assert torch.equal(view.stale, fresh(part[3:5]))
+    # Its corrector learns from the candidates that it holds, as if there were no others.
+    outside = torch.tensor([row for row in range(N) if row not in part.tolist()][:3])
+    vectors, here = torch.randn(5, D), slice(1, 3)
+    rows = torch.cat([outside[:1], part[6:8], outside[1:]])
+    every = torch.ones(B, 5, dtype=torch.bool)
+    assert torch.equal(
+        miner.loss(queries, vectors, rows, every),
+        build_like(miner).loss(queries, vectors[here], rows[here], every[:, here]),
+    )
+    assert miner.loss(queries, vectors[:3], outside, None) == 0
+
+
+def build_like(miner: Staged) -> Staged:
+    """Build another with the same part, buffer and weights, whose memory is its own."""
+    again = build(held=20)
+    again.begin(10)
+    again.refresh(8, fresh)
+    again.load_state_dict(miner.state_dict())
+    return again
+
+
+@pytest.mark.parametrize("held", [N, 20])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 @pytest.mark.parametrize("mining", [False, True])
-def test_a_checkpoint_of_either_stage_resumes(mining: bool, dtype: str, tmp_path: Path) -> None:
-    miner, again, same = build(dtype), build(dtype), {"format": FORMAT}
+def test_a_checkpoint_of_either_stage_resumes(
+    mining: bool, dtype: str, held: int, tmp_path: Path
+) -> None:
+    miner, again, same = build(dtype, held), build(dtype, held), {"format": FORMAT}
     miner.begin(10)
     again.begin(10)
     if mining:

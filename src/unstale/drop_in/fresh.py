@@ -37,7 +37,7 @@ from unstale.training.job import make_loss
 from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
 from unstale.training.rate import decay_with_work
-from unstale.training.settings import Checked, TrainSettings, default_batch
+from unstale.training.settings import Checked, TrainSettings, default_batch, held_targets
 
 _LOG = logging.getLogger(__name__)
 # What the trainer's own arguments decide in a script.
@@ -154,13 +154,19 @@ def _check(
 
     The folder for the embedded corpus is filled, or must be of the same model and corpus.
     """
+    pairs = len(data.split("train").pairs)
+    batch = default_batch(model, pairs)
+    trained = chosen.steps * batch if chosen.steps > 1 else pairs  # or it is not known
+    if find_strategy(chosen.strategy).cache == "later":
+        held = held_targets(chosen, model, len(data.targets), trained)
+        chosen = replace(chosen, subset_size=held)
     alone = replace(chosen, batch_size=1, buffer=None)
     checked = alone.check(data, model)
     if chosen.buffer is not None and checked.strategy.cache not in ("none", "later"):
         folder, tokens = Path(chosen.buffer), target_tokens(model, data, progress=progress)
         embed_corpus(model, tokens, folder, checked.made_by, dtype=chosen.dtype, progress=progress)
         checked = replace(alone, buffer=folder).check(data, model, checked)
-    return replace(checked, batch_size=default_batch(model, len(data.split("train").pairs)))
+    return replace(checked, batch_size=batch)
 
 
 def _given(chosen: TrainSettings, data: RetrievalDataset, rows: Dataset, roles: Columns) -> int:

@@ -157,6 +157,10 @@ class Miner(nn.Module, ABC):
     def observe(self, reading: Freshness) -> None:
         """Take note of a reading of the freshness meter; by default it changes nothing."""
 
+    def covers(self) -> Int[Tensor, " p"] | None:
+        """Return the targets that its views show, sorted; None, the default, is all of them."""
+        return None
+
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show how the miner sees some targets; None if it caches nothing."""
         return None

@@ -1,8 +1,9 @@
-"""Staged: in-batch training first; then the corpus is embedded, once, and hard negatives are mined.
+"""Staged: in-batch training first; then targets are embedded, once, and hard negatives are mined.
 
 Easy negatives teach the most while an encoder knows little, and they cost nothing. Hard negatives
-teach what is left. A corpus that is embedded late is fresh when the mining begins, and drifts less
-until the end of the run.
+teach what is left. Targets that are embedded late are fresh when the mining begins, and drift less
+until the end of the run. Embedding a large corpus would cost a short run more than it gains: then
+only a part of the corpus is embedded, drawn uniformly, and mined from.
 """
 
 import logging
@@ -12,13 +13,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import Rows
 from unstale.miners.corrected import STRATEGY as CORRECTED
-from unstale.miners.corrected import Corrected, build_corrected
+from unstale.miners.corrected import build_corrected
 from unstale.miners.exhaustive import embed_all, rows_of
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
+from unstale.miners.part import PartOfCorpus
 from unstale.miners.strategy import Materials, NegativeCounts, Strategy
+from unstale.search.draws import subset
 from unstale.search.search import Search
 from unstale.settings import MINE_FROM
 
@@ -28,21 +32,22 @@ _MINING = 3  # steps of the first stage that one of the second counts as
 
 @final
 class Staged(Miner):
-    """Mine nothing until some step; then embed the corpus and mine as the paper's method does.
+    """Mine nothing until some step; then embed targets and mine as the paper's method does.
 
     Args:
-        corrected: The paper's method, over a buffer that is still to be filled.
-        share: The share of the run after which the corpus is embedded.
+        second: The paper's method, over a buffer that is still to be filled.
+        buffer: That buffer: of all targets, or of those that `second` covers.
+        share: The share of the run after which the targets are embedded.
     """
 
-    def __init__(self, corrected: Corrected, share: float) -> None:
+    def __init__(self, second: Miner, buffer: Buffer, share: float) -> None:
         super().__init__()
-        self.corrected = corrected
+        self.second = second
         self.share = share
-        self.start, self.steps = 1, 2  # the step after which the corpus is embedded, and the last
+        self.start, self.steps = 1, 2  # the step after which targets are embedded, and the last
         self.mining: Tensor
         self.register_buffer("mining", torch.tensor(False))
-        self._before = InBatch()
+        self._buffer, self._before = buffer, InBatch()
 
     def begin(self, steps: int) -> None:
         """Plan the stages of a run."""
@@ -56,15 +61,15 @@ class Staged(Miner):
 
     def mine(self, queries: Queries, k: int) -> Int[Tensor, "b m"]:
         """Choose nothing in the first stage, and the top k by `q.h(b)` in the second."""
-        return (self.corrected if self.mining else self._before).mine(queries, k)
+        return (self.second if self.mining else self._before).mine(queries, k)
 
     def refresh(self, step: int, embed: Embed) -> Embedded:
-        """Embed the corpus between the stages."""
+        """Embed the targets between the stages."""
         if self.mining or step < self.start or self.start >= self.steps:
             return Embedded()
-        buffer = self.corrected.buffer
-        _LOG.warning("step %d: embedding %s targets; mining begins", step, f"{len(buffer):,}")
-        count = embed_all(buffer, embed)
+        count, part = len(self._buffer), self.covers()
+        _LOG.warning("step %d: embedding %s targets; mining begins", step, f"{count:,}")
+        embed_all(self._buffer, embed if part is None else lambda i: embed(part[i.to(part.device)]))
         self.mining.fill_(True)
         return Embedded(first=count)
 
@@ -76,32 +81,36 @@ class Staged(Miner):
         within: Bool[Tensor, "b c"] | None,
     ) -> Float[Tensor, ""]:
         """Train the corrector in the second stage."""
-        stage = self.corrected if self.mining else self._before
+        stage = self.second if self.mining else self._before
         return stage.loss(queries, fresh, rows, within)
+
+    def covers(self) -> Int[Tensor, " p"] | None:
+        """Return the targets that are embedded and mined from."""
+        return self.second.covers()
 
     def observe(self, reading: Freshness) -> None:
         """Let the corrector take note of a reading."""
-        self.corrected.observe(reading)
+        self.second.observe(reading)
 
     def view(self, rows: Int[Tensor, " n"]) -> View | None:
         """Show the stale embeddings and the corrected ones, once there are any."""
-        return self.corrected.view(rows) if self.mining else None
+        return self.second.view(rows) if self.mining else None
 
     def ranked(
         self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, "q p"] | None = None
     ) -> Ranked | None:
         """Find the k best targets of both views, once there are any."""
-        return self.corrected.ranked(queries, k, exclude) if self.mining else None
+        return self.second.ranked(queries, k, exclude) if self.mining else None
 
     def searches(self) -> list[Search]:
         """List the search of the second stage."""
-        return self.corrected.searches() if self.mining else []
+        return self.second.searches() if self.mining else []
 
     def row_tensors(self) -> dict[str, Rows]:
         """Name the corpus as it was embedded midway, and what the corrector missed of it."""
         if not self.mining:
             return {}
-        return rows_of(self.corrected.buffer) | self.corrected.row_tensors()
+        return rows_of(self._buffer) | self.second.row_tensors()
 
 
 def first_stage(share: float, steps: int) -> int:
@@ -115,8 +124,12 @@ def first_stage(share: float, steps: int) -> int:
 
 
 def _build(materials: Materials) -> Miner:
+    second: Miner = build_corrected(materials)
+    if (held := len(materials.cache)) < materials.targets:
+        rows = subset(materials.targets, held, materials.settings.seed, step=0)
+        second = PartOfCorpus(second, rows.to(materials.device))
     share = materials.baseline.mine_from
-    return Staged(build_corrected(materials), MINE_FROM if share is None else share)
+    return Staged(second, materials.cache, MINE_FROM if share is None else share)
 
 
 STRATEGY = Strategy(
@@ -125,7 +138,7 @@ STRATEGY = Strategy(
     "embeddings seen through the corrector; the corpus is embedded in between",
     build=_build,
     cache="later",
-    reads=("mine_from", *CORRECTED.reads),
+    reads=("mine_from", "subset_size", *CORRECTED.reads),
     # One for every second query, for a quarter of the searches.
     negatives=NegativeCounts(hard=2, uniform=0),
     mined_for=0.25,

@@ -62,7 +62,9 @@ class Guard:
         trainer.add_callback(BestByDev(steps, look, self.best, every, score, at_end=False))
 
     def look(self, model: SentenceTransformer, miner: Miner) -> tuple[dict[str, float], int] | None:
-        """Rank the dev queries by the miner's view of the corpus, if it has one."""
+        """Rank the dev queries by the miner's view of the corpus, if it has one of all of it."""
+        if miner.covers() is not None:
+            return None
         if miner.view(torch.zeros(1, dtype=torch.long, device=model.device)) is None:
             return None
         vectors = embed_queries(model, self._texts).to(model.device)

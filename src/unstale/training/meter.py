@@ -35,8 +35,9 @@ class Meter:
 
     Each reading encodes few targets: the first k of every query in the stale and in the corrected
     view, and a sample of what both rank next. From their fresh scores it estimates how much of the
-    true top k over the whole corpus each view holds. The other measures are means over what was
-    encoded, which is near the queries. Nothing it draws comes from the training's random numbers.
+    true top k over the whole corpus, or over the part that the miner covers, each view holds. The
+    other measures are means over what was encoded, which is near the queries. Nothing it draws
+    comes from the training's random numbers.
 
     Args:
         dataset: The corpus and the queries.
@@ -87,11 +88,14 @@ class Meter:
         """
         queries = embed_queries(model, self.texts).to(model.device)
         broadcast([queries])
-        ranked = miner.ranked(queries, min(DEPTH, self.size))
+        size, sample, part = self.size, self._sample.to(model.device), miner.covers()
+        if part is not None:  # it is read as if it were the corpus
+            size, sample = len(part), part[(sample % len(part)).unique()]
+        ranked = miner.ranked(queries, min(DEPTH, size))
         if ranked is None:
             return None
         lists = [best.rows for best in (ranked.stale, ranked.corrected) if best is not None]
-        pool = Pool.of(lists, self._sample.to(model.device), self.size)
+        pool = Pool.of(lists, sample, size)
         views = self._scores(queries, miner, pool)
         chosen = choose(views, pool.weight, self.k, self.targets, self.seed)
         rows = pool.rows[chosen.places]

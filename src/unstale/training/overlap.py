@@ -33,12 +33,16 @@ def last_look(
     queries: int = 256,
     seed: int = 0,
 ) -> LastLook | None:
-    """Rank the corpus as the miner sees it, as deep as it was just evaluated; None without a cache.
+    """Rank the corpus as the miner sees it, as deep as it was just evaluated.
+
+    None without a cache of the whole corpus.
 
     It encodes nothing but the queries, at most so many of training and of the split. These depend
     on the seed alone, so that strategies are compared on the same ones. All targets compete, known
     positives too.
     """
+    if miner.covers() is not None:
+        return None
     rows, found, dataset = [], [], evaluator.dataset
     for ranking in (evaluator.trained, evaluator.evaluated):
         chosen = np.random.default_rng(seed).permutation(len(ranking.rows))[:queries]

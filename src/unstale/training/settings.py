@@ -33,6 +33,7 @@ _LOG = logging.getLogger(__name__)
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
 _LARGE = 50_000  # targets from which mining pays with static embeddings, too
+_FEWEST_HELD = 1024  # targets to mine from, at least
 _MANY = 5000  # pairs from which static embeddings have large batches
 
 
@@ -68,7 +69,12 @@ class TrainSettings(TrainSections):
         mine_from = self.mine_from
         if mine_from is None:
             mine_from = _mine_from(strategy, model, targets)
-        settings = replace(self, steps=steps, corrector_hidden=hidden, mine_from=mine_from)
+        held = self.subset_size
+        if strategy.cache == "later":
+            held = held_targets(self, model, targets, steps * batch_size)
+        settings = replace(
+            self, steps=steps, corrector_hidden=hidden, mine_from=mine_from, subset_size=held
+        )
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -129,6 +135,31 @@ def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> 
         why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
         _LOG.warning("%s mines nothing with %s; --mine-from 0.8 mines", strategy.name, why)
     return 1.0
+
+
+def held_targets(
+    settings: TrainSettings, model: SentenceTransformer, targets: int, pairs: int
+) -> int:
+    """Return how many targets to embed on the way: all, unless that cost more than it gains.
+
+    A pair of the training takes at least six forward passes (two texts, and the backward pass is
+    twice a forward one), so a target for each pair takes at most a seventh of the time.
+
+    Args:
+        pairs: The pairs that the run trains on, each as often as it does.
+    """
+    asked = settings.subset_size
+    if 0 < asked < min(_FEWEST_HELD, targets):
+        least = min(_FEWEST_HELD, targets)
+        raise InputError(f"--subset-size must be at least {least} for staged, got {asked}")
+    if settings.cross_encoder is not None or not settings.filters.idle:
+        if 0 < asked < targets:
+            rule = "filters of false negatives compare with positives, which must be embedded too"
+            raise InputError(f"--subset-size {asked}: {rule}; leave it out")
+        return targets
+    if is_static(model) and not asked:  # it takes next to no time
+        return targets
+    return min(targets, asked or max(_FEWEST_HELD, pairs))
 
 
 def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
