@@ -74,7 +74,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     bench, ours = Benchmark(chosen), OURS + chosen.strategy
     if not kept.find("before"):
-        kept.add("before", 0, bench.evaluate(bench.start()) | {"seconds": 0.0, "steps": 0})
+        kept.add("before", 0, bench.before())
     for seed in parse_seeds(chosen.seeds):
         if not kept.find(ours, seed):
             kept.add(ours, seed, bench.run(ours, seed, chosen.steps))

@@ -23,12 +23,16 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import TrainerCallback, set_seed
 
 from unstale import FreshNegatives
+from unstale.buffer.embed import embed_corpus
+from unstale.buffer.fingerprint import fingerprint
 from unstale.data.load import load_dataset
 from unstale.encoders.embed import is_cosine, is_static, prompt_of
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
+from unstale.evaluation.nearest import Corpus
+from unstale.evaluation.retrieve import cached_chunks
 from unstale.training.job import train
 
 MARGIN = 0.05  # of mine_hard_negatives, as its documentation advises
@@ -59,9 +63,15 @@ class Benchmark:
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.chosen = chosen
         self.dataset = load_dataset(chosen.data)
-        self.evaluator = Evaluator(
-            self.dataset, chosen.eval_split, target_tokens(self.start(), self.dataset)
+        model, self._scratch = self.start(), tempfile.TemporaryDirectory()
+        tokens, made_by = (
+            target_tokens(model, self.dataset),
+            fingerprint(model, self.dataset.targets),
         )
+        self.evaluator = Evaluator(self.dataset, chosen.eval_split, tokens)
+        # The corpus before training, to measure by: every run starts from it.
+        self.start_buffer = Path(self._scratch.name, "buffer")
+        self.corpus, _ = embed_corpus(model, tokens, self.start_buffer, made_by)
         pairs = self.dataset.split("train").pairs
         self.pairs = Dataset.from_dict(
             {
@@ -76,9 +86,14 @@ class Benchmark:
             shape = dict.fromkeys(("query_max_length", "target_max_length"), self.chosen.max_length)
         return load_encoder(name, towers=default_towers(name), layers=self.chosen.layers, **shape)
 
-    def evaluate(self, model: SentenceTransformer) -> dict:
+    def before(self) -> dict:
+        """Measure the start."""
+        found = self.evaluate(self.start(), cached_chunks(self.corpus))
+        return found | {"seconds": 0.0, "steps": 0}
+
+    def evaluate(self, model: SentenceTransformer, corpus: Corpus | None = None) -> dict:
         """Measure a model: the means, and every query's values."""
-        metrics = self.evaluator(model)
+        metrics = self.evaluator(model, corpus)
         return {"metrics": metrics, "queries": self.evaluator.values[self.evaluator.split]}
 
     def run(self, method: str, seed: int, steps: int) -> dict:
@@ -99,7 +114,8 @@ class Benchmark:
                 self.dataset, model, Path(folder, "run"), strategy=strategy,
                 steps=steps, batch_size=chosen.batch_size, seed=seed,
                 learning_rate=chosen.learning_rate, eval_split=chosen.eval_split,
-                mine_from=chosen.mine_from, trainer={"bf16": True} if chosen.bf16 else {},
+                mine_from=chosen.mine_from, buffer=self.start_buffer,
+                trainer={"bf16": True} if chosen.bf16 else {},
             )  # fmt: skip
             with np.load(Path(folder, "run", f"{self.evaluator.split}.npz")) as values:
                 queries = dict(values)
@@ -188,7 +204,7 @@ class Benchmark:
         for _ in range(FITS):
             around = found["seconds"] - found["steps"] * found["seconds_a_step"]
             if around >= budget:  # mining alone takes longer
-                return self.evaluate(self.start()) | {"seconds": around, "steps": 0}
+                return self.before() | {"seconds": around}
             found = self.run(
                 method, seed, max(2, round((budget - around) / found["seconds_a_step"]))
             )

@@ -17,7 +17,8 @@ STRATEGIES = (  # every one of ours, in the order of the documentation; see `uns
     "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
     "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
 )  # fmt: skip
-MINE_FROM = 0.8  # the share of a staged run before it mines, if it does
+FEWEST_HELD = 1024  # targets that staged embeds and mines from, at least
+MINE_FROM = 0.5  # the share of a staged run before it mines, if it does
 HIDDEN = 768  # units of a corrector, unless its strategy or the user says otherwise
 LossName = Literal["ce", "mse", "distance"]
 Sampling = Literal["top-k", "gumbel"]
@@ -70,8 +71,7 @@ class NegativeSettings:
 
     Args:
         hard_negatives: Negatives mined for each query. staged mines for only a quarter of the
-            queries in a batch. All queries of the batch share them. The paper uses 64. Default: 2
-            for staged, otherwise 4.
+            queries in a batch. All queries of the batch share them. The paper uses 64. Default: 4.
         uniform_negatives: Targets drawn uniformly for each query. The paper uses 64. Default: 0 for
             staged, otherwise 1.
         given_negatives: Targets drawn for each query, anew at every step, from the hard negatives
@@ -165,7 +165,7 @@ class RefreshSettings:
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
         mine_from: staged trains without mined negatives for this share of the run. It then embeds
-            the corpus, once, and adds hard negatives. Default: 0.8, or 1, which mines nothing, for
+            targets, once, and adds hard negatives. Default: 0.5, or 1, which mines nothing, for
             static embeddings and fewer than 50,000 targets.
     """
 

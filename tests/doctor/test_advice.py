@@ -29,7 +29,7 @@ def test_few_steps_tell_nothing() -> None:
 def test_a_clear_gain_is_named_with_its_interval() -> None:
     assert advise(FOUND) == (
         "Hard negatives pay: staged is ahead by 2.0 points of nDCG@10 (95% interval of the "
-        "gain +1.0 to +3.0). Train with --mine-from 0.8."
+        "gain +1.0 to +3.0). Train with --mine-from 0.5."
     )
 
 

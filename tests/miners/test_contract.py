@@ -128,7 +128,7 @@ def test_refresh_reports_what_it_embeds(name: str) -> None:
     totals = [miner.refresh(step, embed) for step in range(1, STEPS + 1)]
     assert sum(t.refreshed + t.sampled + t.first for t in totals) == sum(asked)
     first = [step for step, t in enumerate(totals, start=1) if t.first]
-    assert first == ([6] if name == "staged" else [])  # 0.8 of 8 steps
+    assert first == ([4] if name == "staged" else [])  # half of 8 steps
     assert (sum(t.refreshed for t in totals), sum(t.sampled for t in totals)) == COST[name]
     assert miner.refresh(STEPS + 1, embed) == Embedded()
 

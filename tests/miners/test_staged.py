@@ -142,10 +142,10 @@ def test_a_checkpoint_of_either_stage_resumes(
 
 
 def test_the_learning_rate_falls_with_the_work() -> None:
-    """Of 10 steps the last 2 count threefold: 8 + 6 in all."""
+    """Of 10 steps the last 5 count as one and a half each: 5 + 7.5 in all."""
     miner = build()
     found = [linear(step, miner=miner, steps=10, warmup=0) for step in range(11)]
-    expected = [1 - done / 14 for done in (0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 14)]
+    expected = [1 - done / 12.5 for done in (0, 1, 2, 3, 4, 5, 6.5, 8, 9.5, 11, 12.5)]
     assert found == pytest.approx(expected)
 
 

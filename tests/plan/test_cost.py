@@ -76,10 +76,17 @@ def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
     rolling, staged = found["corrected"], found["staged"]
     searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
     assert rolling.flops == step_flops(JOB, 12) + 6 * 12 * network + searched
-    # The latter mines on a fifth of the steps, for a quarter of the queries, 2 targets for each.
-    encoded = 4 + 0.2 * 2
-    mined = 0.2 * 0.25 * (6 * encoded * network + searched)
+    # The latter mines on half of the steps, for a quarter of the queries, 4 targets for each.
+    encoded = 4 + 0.5 * 4
+    mined = 0.5 * 0.25 * (6 * encoded * network + searched)
     assert staged.flops == pytest.approx(3 * (4 * 5 + encoded * 50) + mined)
+
+
+def test_staged_embeds_a_target_for_each_pair_of_the_run() -> None:
+    job = replace(JOB, targets=5000, steps=500)  # of 4 pairs each
+    found = {c.strategy: c for c in costs(job, ONE) if c.search == "exact"}
+    assert found["corrected"].embedding == 5000 * 50
+    assert found["staged"].embedding == 2000 * 50
 
 
 def test_an_exact_search_runs_h_over_everything() -> None:

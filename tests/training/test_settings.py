@@ -214,13 +214,13 @@ def test_mining_begins_where_it_pays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     few = TrainSettings(batch_size=8)
-    assert few.check(dataset, bert_model).settings.mine_from == 0.8
+    assert few.check(dataset, bert_model).settings.mine_from == 0.5
     assert not caplog.text
     assert few.check(dataset, static_model).settings.mine_from == 1.0
     assert "staged mines nothing with static embeddings and 120 targets" in caplog.text
-    assert replace(few, mine_from=0.5).check(dataset, static_model).settings.mine_from == 0.5
+    assert replace(few, mine_from=0.7).check(dataset, static_model).settings.mine_from == 0.7
     monkeypatch.setattr("unstale.training.settings._LARGE", 120)
-    assert few.check(dataset, static_model).settings.mine_from == 0.8
+    assert few.check(dataset, static_model).settings.mine_from == 0.5
 
 
 def test_a_run_that_mines_nothing_embeds_nothing(

@@ -7,6 +7,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy import stats
 
+from unstale.settings import MINE_FROM
+
 FEWEST = 20  # steps below which a trial tells nothing
 
 
@@ -67,9 +69,8 @@ def advise(found: Findings) -> str:
     ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
     range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"
     if found.low > 0:
-        return (
-            f"Hard negatives pay: staged is ahead {ahead} ({range_}). Train with --mine-from 0.8."
-        )
+        rule = f"Train with --mine-from {MINE_FROM}"
+        return f"Hard negatives pay: staged is ahead {ahead} ({range_}). {rule}."
     if found.high < 0:
         rule = "Use --strategy in-batch for so short a training; in a longer one, compare again"
         return f"In-batch negatives are ahead {ahead} ({range_}). {rule}."

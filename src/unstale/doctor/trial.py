@@ -32,7 +32,7 @@ _RATE, _EMBED, _TRAIN = 0.05, 0.05, 0.3
 _SMALLEST = 48  # targets of a sample
 _MOST = 300  # steps
 _WORK = 4.0  # targets embedded in the time that a step takes for each of its queries, about
-_MINING = 2.5  # what a step that mines takes, in steps that do not, about
+_MINING = 1.5  # what a step that mines takes, in steps that do not, about
 
 
 @final

@@ -27,7 +27,7 @@ from unstale.search.search import Search
 from unstale.settings import MINE_FROM
 
 _LOG = logging.getLogger(__name__)
-_MINING = 3  # steps of the first stage that one of the second counts as
+_MINING = 1.5  # steps of the first stage that one of the second counts as
 
 
 @final
@@ -139,8 +139,8 @@ STRATEGY = Strategy(
     build=_build,
     cache="later",
     reads=("mine_from", "subset_size", *CORRECTED.reads),
-    # One for every second query, for a quarter of the searches.
-    negatives=NegativeCounts(hard=2, uniform=0),
+    # One for every query of the batch, for a quarter of the searches.
+    negatives=NegativeCounts(uniform=0),
     mined_for=0.25,
     # A cache that is embedded late drifts little, and a linear corrector is searched faster.
     corrector_hidden=0,

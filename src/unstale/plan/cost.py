@@ -1,12 +1,12 @@
 """The arithmetic of a run: operations, memory, disk and traffic for each strategy and search."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from unstale.miners import strategies
 from unstale.miners.strategy import Strategy
-from unstale.settings import MINE_FROM
+from unstale.settings import FEWEST_HELD, MINE_FROM
 
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
@@ -122,6 +122,9 @@ def costs(job: Job, rates: Rates, ways: Iterable[Strategy] | None = None) -> lis
 
 
 def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
+    if strategy.cache == "later":  # of a transformer; static embeddings hold all
+        held = max(FEWEST_HELD, job.steps * job.batch)
+        job = replace(job, targets=min(job.targets, held))
     rows = job.targets * job.dim / job.devices
     candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
     labels, mining = min(job.targets, job.batch), 1.0  # the share of the steps that mine

@@ -25,7 +25,7 @@ from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
 from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
-from unstale.settings import MINE_FROM, JobSettings, MiningSettings, TrainSections
+from unstale.settings import FEWEST_HELD, MINE_FROM, JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
@@ -33,7 +33,6 @@ _LOG = logging.getLogger(__name__)
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
 _LARGE = 50_000  # targets from which mining pays with static embeddings, too
-_FEWEST_HELD = 1024  # targets to mine from, at least
 _MANY = 5000  # pairs from which static embeddings have large batches
 
 
@@ -133,7 +132,8 @@ def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> 
         return MINE_FROM
     if strategy.cache == "later":
         why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
-        _LOG.warning("%s mines nothing with %s; --mine-from 0.8 mines", strategy.name, why)
+        how = f"--mine-from {MINE_FROM} mines"
+        _LOG.warning("%s mines nothing with %s; %s", strategy.name, why, how)
     return 1.0
 
 
@@ -149,8 +149,8 @@ def held_targets(
         pairs: The pairs that the run trains on, each as often as it does.
     """
     asked = settings.subset_size
-    if 0 < asked < min(_FEWEST_HELD, targets):
-        least = min(_FEWEST_HELD, targets)
+    if 0 < asked < min(FEWEST_HELD, targets):
+        least = min(FEWEST_HELD, targets)
         raise InputError(f"--subset-size must be at least {least} for staged, got {asked}")
     if settings.cross_encoder is not None or not settings.filters.idle:
         if 0 < asked < targets:
@@ -159,7 +159,7 @@ def held_targets(
         return targets
     if is_static(model) and not asked:  # it takes next to no time
         return targets
-    return min(targets, asked or max(_FEWEST_HELD, pairs))
+    return min(targets, asked or max(FEWEST_HELD, pairs))
 
 
 def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
