@@ -131,8 +131,10 @@ def test_the_command_calibrates_and_writes(
     assert found["rates"].pop("fixed") >= 0
     assert all(rate > 0 for rate in found["rates"].values())
     assert all(cost["seconds"] > 0 for cost in found["costs"])
-    flags[1] = "5000000000000"  # a petabyte
+    flags[1] = "5000000000000"  # a petabyte: only a part of it can be held
     assert main(["plan", *flags]) == 0
+    assert "choose: staged" in capsys.readouterr().out
+    assert main(["plan", *flags, "--device-memory", "0.000001"]) == 0
     assert "nothing fits" in capsys.readouterr().out
     assert main(["plan", "--targets", "0"]) == 2
     assert main(["plan", "--flops", "1e12"]) == 2
