@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Generic, TypeVar, final
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -82,6 +83,10 @@ class TrainSettings(TrainSections):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(self.matryoshka_dims, dimension(model))
         counts = self.counts(strategy)
+        most = int(np.bincount(train.pairs[:, 0]).max(initial=0))  # positives of one query
+        if strategy.cache == "later" and held < min(targets, counts.hard + most):
+            need = f"{counts.hard} negatives of a query with {most} positives"
+            raise InputError(f"--subset-size {held} is too small to mine {need} from")
         _check_counts(self, strategy, counts, targets)
         self.filters.check(counts.hard)
         check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
@@ -149,9 +154,6 @@ def held_targets(
         pairs: The pairs that the run trains on, each as often as it does.
     """
     asked = settings.subset_size
-    if 0 < asked < min(FEWEST_HELD, targets):
-        least = min(FEWEST_HELD, targets)
-        raise InputError(f"--subset-size must be at least {least} for staged, got {asked}")
     if settings.cross_encoder is not None or not settings.filters.idle:
         if 0 < asked < targets:
             rule = "filters of false negatives compare with positives, which must be embedded too"
