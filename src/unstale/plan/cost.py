@@ -123,8 +123,7 @@ def costs(job: Job, rates: Rates, ways: Iterable[Strategy] | None = None) -> lis
 
 def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
     if strategy.cache == "later":  # of a transformer; static embeddings hold all
-        held = max(FEWEST_HELD, job.steps * job.batch)
-        job = replace(job, targets=min(job.targets, held))
+        job = replace(job, targets=min(job.targets, max(FEWEST_HELD, job.steps * job.batch)))
     rows = job.targets * job.dim / job.devices
     candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
     labels, mining = min(job.targets, job.batch), 1.0  # the share of the steps that mine
