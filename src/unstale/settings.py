@@ -13,10 +13,6 @@ from typing import Any, Literal
 from unstale.declare import MOST_SEED, setting
 from unstale.filters import Filters
 
-STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
-    "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
-    "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
-)  # fmt: skip
 MINE_FROM = 0.8  # the share of a staged run before it mines, if it does
 HIDDEN = 768  # units of a corrector, unless its strategy or the user says otherwise
 LossName = Literal["ce", "mse", "distance"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unstale.cli.compare import rag_flags
+from unstale.cli.compared import rag_flags
 from unstale.cli.main import main
 from unstale.cli.options import CompareFlags, RagFlags
 from unstale.rag.settings import RagSettings

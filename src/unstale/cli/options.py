@@ -50,11 +50,11 @@ class ShapeFlags(MachineFlags):
     """
 
     towers: Literal["tied", "separate"] | None = None
-    layers: int | None = None
+    layers: int | None = setting(None, least=1)
     query_prompt: str | None = None
     target_prompt: str | None = None
-    query_max_length: int | None = None
-    target_max_length: int | None = None
+    query_max_length: int | None = setting(None, least=1)
+    target_max_length: int | None = setting(None, least=1)
 
 
 @dataclass(frozen=True)

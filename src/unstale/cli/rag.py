@@ -13,7 +13,6 @@ from unstale.cli.train import Start, check_each, run_training
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank
 from unstale.encoders.load import hash_weights
-from unstale.errors import InputError
 from unstale.miners import strategies
 from unstale.rag.check import check_questions, check_rag, find_rag_strategy, rag_strategies
 from unstale.rag.job import train_rag_checked
@@ -42,8 +41,6 @@ def run(chosen: RagFlags) -> None:
 def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
     """Check everything for Algorithm 2, with each of some strategies."""
     check_arguments(chosen.trainer)
-    if chosen.reader == "tiny" and chosen.reader_lora:
-        raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
     for name in names:
         find_rag_strategy(name)
     with first_alone():

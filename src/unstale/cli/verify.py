@@ -15,11 +15,7 @@ from unstale.shown import say
 def run(chosen: VerifyFlags) -> None:
     """Check everything that has a manifest, and fail if anything is not as it was written."""
     top = Path(chosen.path)
-    if not top.is_dir():
-        raise InputError(f"no such folder: {top}")
     found = _manifests(top)
-    if not found:
-        raise InputError(f"nothing to verify in {top}: no {SEAL} and no buffer's {BUFFER}")
     bad = 0
     for folder, check in tqdm(found, desc="verifying", unit="folder", disable=len(found) < 4):
         try:

@@ -21,6 +21,7 @@ from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ran
 from unstale.miners.strategy import Materials, NegativeCounts, Strategy
 from unstale.search.search import Search
 from unstale.settings import MINE_FROM
+from unstale.strategies import STRATEGIES
 
 _LOG = logging.getLogger(__name__)
 _MINING = 3  # steps of the first stage that one of the second counts as
@@ -121,8 +122,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="staged",
-    negatives_from="the other queries' positives at first (`--mine-from`), then also the cached "
-    "embeddings seen through the corrector; the corpus is embedded in between",
+    negatives_from=STRATEGIES["staged"],
     build=_build,
     cache="later",
     reads=("mine_from", *CORRECTED.reads),

@@ -11,11 +11,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
+from unstale.alone import check_alone
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
 from unstale.data.dataset import RetrievalDataset
-from unstale.declare import check_bounds, flag
+from unstale.declare import flag
 from unstale.distributed import world
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine
@@ -24,7 +25,6 @@ from unstale.errors import InputError
 from unstale.evaluation.evaluator import splits_to_measure
 from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
-from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
 from unstale.settings import MINE_FROM, JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
@@ -141,9 +141,6 @@ def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
         >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
         [100, 235, 2000]
     """
-    if settings.steps and settings.epochs:
-        both = f"--steps {settings.steps} and --epochs {settings.epochs}"
-        raise InputError(f"{both}: use one of them")
     if settings.steps:
         return settings.steps
     steps = math.ceil((settings.epochs or _EPOCHS) * pairs / batch_size)
@@ -154,7 +151,7 @@ def check_mining(
     settings: MiningSettings, strategy: Strategy, model: SentenceTransformer, batch_size: int
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
-    check_bounds(settings)
+    check_alone(settings)
     check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
@@ -169,18 +166,10 @@ def check_mining(
     if settings.mapped and (strategy.cache in ("rewritten", "later") or world() > 1):
         who = "several processes share" if world() > 1 else f"{strategy.name} writes to"
         raise InputError(f"--mapped leaves the buffer on disk, but {who} it; see --strategy")
-    if any(width < 1 for width in settings.corrector_widths):
-        raise InputError(
-            f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
-        )
     free = settings.corrector_loss == "ce" and not is_cosine(model)
     if strategy.corrects and settings.memory and free:
         rule = "cross-entropy lets all embeddings of a dot-product model shift together"
         raise InputError(f"{rule}, so residuals cannot be kept: use --no-memory, or another loss")
-    if settings.refresh_schedule is not None:
-        Schedule.parse(settings.refresh_schedule)
-        if settings.refresh_every is not None:
-            raise InputError("use --refresh-every or --refresh-schedule, not both")
 
 
 def check_buffer(settings: MiningSettings, made_by: Fingerprint) -> None:
