@@ -11,17 +11,11 @@ import unstale
 from unstale.alone import check_alone
 from unstale.cli.compared import check_strategy, compared_cells, rag_flags
 from unstale.cli.config import CONFIG, place_of, read_config
-from unstale.cli.options import (
-    CompareFlags,
-    ConvertFlags,
-    ExperimentFlags,
-    MineFlags,
-    RagFlags,
-    TrainFlags,
-)
+from unstale.cli.options import CompareFlags, ConvertFlags, MineFlags, RagFlags, TrainFlags
 from unstale.cli.options_inspect import (
     AnswerFlags,
     CorrectFlags,
+    ExperimentFlags,
     PlanFlags,
     ReportFlags,
     SearchFlags,

@@ -6,7 +6,7 @@ The studies are in the folder `experiments` of the repository, and no part of th
 from dataclasses import replace
 
 from unstale.cli.by_command import find_registry
-from unstale.cli.options import ExperimentFlags
+from unstale.cli.options_inspect import ExperimentFlags
 from unstale.cli.output import run_folder
 from unstale.results import RESULTS
 from unstale.shown import say

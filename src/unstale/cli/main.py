@@ -59,7 +59,7 @@ COMMANDS: dict[str, type] = {
         options_inspect.CorrectFlags,
         options.MineFlags,
         options.ConvertFlags,
-        options.ExperimentFlags,
+        options_inspect.ExperimentFlags,
     )
 }
 

@@ -123,7 +123,13 @@ class TrainFlags(ResumeFlags, TrainSections, DropoutFlags, DataFlags, EncoderFla
     """Train a retriever with hard negatives that are fresh at every step (Algorithm 1).
 
     It writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
+
+    Args:
+        measure_whole: With --layers or a maximum length, also measure the model with nothing cut,
+            for the table. This embeds the corpus once more.
     """
+
+    measure_whole: bool = setting(True, changeable=True)
 
 
 @dataclass(frozen=True)
@@ -275,26 +281,3 @@ class ConvertFlags(OutputFlags):
 
     data: str = ""
     to: str = "beir"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExperimentFlags(ResumeFlags):
-    """Run one of the paper's studies, by name.
-
-    It writes results.json, and figure.png or table.md where there is one.
-
-    Args:
-        name: Name of the study. An unknown name lists them all.
-        output: Folder for the results. Default: runs/NAME.
-        resume: Resume an interrupted study: what was embedded or trained is kept.
-        seed: Random seed. Default: 0. A grid of trainings takes `--set.seeds 0,1`.
-        data: Dataset in any format that unstale reads, for the studies on real data.
-        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
-        set: Any other setting of the study, e.g. `--set.epochs 100`.
-    """
-
-    name: str
-    seed: int | None = setting(None, least=0, most=MOST_SEED)
-    data: str | None = None
-    train: dict[str, Any] = field(default_factory=dict)
-    set: dict[str, Any] = field(default_factory=dict)

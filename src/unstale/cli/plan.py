@@ -26,7 +26,7 @@ def run(chosen: PlanFlags) -> None:
     found = costs(job, rates)
     title = (
         f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
-        f"{job.candidates} candidates, {job.devices} device(s)"
+        f"{job.candidates} candidates, {job.steps:,} steps, {job.devices} device(s)"
     )
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for name in "strategy search TFLOP s/step embed run GB MB".split():
@@ -40,6 +40,8 @@ def run(chosen: PlanFlags) -> None:
         table.add_row(*row, style=None if fits else "dim")
     console().print(table)
     say("TFLOP and MB (between devices) a step, GB (memory) a device")
+    yours = "set yours with --steps, --targets and --batch-size"
+    say(f"run: the embedding and {job.steps:,} steps ({yours})")
     for name, size in disk(job).items():
         say(f"disk, {name}: {size / 1e9:.3g} GB")
     room = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"

@@ -1,5 +1,6 @@
 """`unstale rag`."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from unstale.shown import say
 from unstale.training.arguments import check_arguments
 from unstale.training.identity import Identity, made_of
 from unstale.training.settings import Checked
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(chosen: RagFlags) -> None:
@@ -61,6 +64,9 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         retriever, reader = models
         return train_rag_checked(questions, retriever, reader, folder, own, resume=resume)
 
+    if first and chosen.reader == "tiny" and chosen.data != "facts":
+        rule = "it learns to read from your questions alone, and answers real text badly"
+        _LOG.warning("--reader tiny is an untrained T5: %s; name a pretrained reader", rule)
     models = load(chosen.seed)
     checked = check_each(
         names,

@@ -66,9 +66,14 @@ class TrainSettings(TrainSections):
         steps, hidden = planned_steps(self, len(train.pairs), batch_size), self.corrector_hidden
         if hidden is None:
             hidden = strategy.corrector_hidden
-        mine_from = self.mine_from
+        mine_from, skips = self.mine_from, ""
         if mine_from is None:
-            mine_from = _mine_from(strategy, model, targets)
+            mine_from = _mine_from(model, targets)
+            if strategy.cache == "later" and mine_from == 1:
+                skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
+                skips += (
+                    f"than {_LARGE:,} targets (here {targets:,}); --mine-from 0.8 makes it mine"
+                )
         settings = replace(self, steps=steps, corrector_hidden=hidden, mine_from=mine_from)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
@@ -98,6 +103,7 @@ class TrainSettings(TrainSections):
             scale=self.scale or (20.0 if is_cosine(model) else 1.0),
             made_by=made_by,
             cross_encoder=cross_encoder,
+            skips_mining=skips,
         )
 
     def counts(self, strategy: Strategy) -> NegativeCounts:
@@ -120,16 +126,12 @@ class Checked(Generic[J]):
     scale: float  # the paper's beta, or where it begins
     made_by: Fingerprint  # of the model and the corpus: a buffer must have the same
     cross_encoder: CrossScores | None = None  # filters false negatives
+    skips_mining: str = ""  # why a strategy that could mine does not, if so
 
 
-def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> float:
+def _mine_from(model: SentenceTransformer, targets: int) -> float:
     """Choose when to mine: never where more steps of a cheap encoder are worth more."""
-    if not _is_static(model) or targets >= _LARGE:
-        return MINE_FROM
-    if strategy.cache == "later":
-        why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
-        _LOG.warning("%s mines nothing with %s; --mine-from 0.8 mines", strategy.name, why)
-    return 1.0
+    return 1.0 if _is_static(model) and targets < _LARGE else MINE_FROM
 
 
 def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
