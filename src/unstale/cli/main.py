@@ -215,6 +215,8 @@ def _tip(words: Sequence[str], said: str) -> str:
 
 def _parser_for(words: Sequence[str]) -> ArgumentParser:
     """Return the parser; only where help is asked for, it describes every strategy."""
+    if any(word.startswith("--print_completion") for word in words):
+        return build_parser()  # which is of no other use afterwards
     if not {"-h", "--help"} & set(words) or words[0] not in ("train", "compare", "rag"):
         return parser()
     known = described(rag=words[0] == "rag")

@@ -74,10 +74,23 @@ class DropoutFlags:
     """Encoder: while it is trained.
 
     Args:
-        dropout: Keep the dropout of the models while training. A corrector would follow its noise.
+        dropout: Keep the models' dropout while training. It is off by default, because the
+            corrector would learn its noise.
     """
 
     dropout: bool = False
+
+
+@dataclass(frozen=True)
+class WholeFlags:
+    """Evaluation: of a model of which only a part is trained.
+
+    Args:
+        measure_whole: With --layers or a maximum length, also measure the model with nothing cut,
+            for the table. This embeds the corpus once more.
+    """
+
+    measure_whole: bool = setting(True, changeable=True)
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class DataFlags:
 
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
-            built-in docstrings; docstrings:numpy,rich makes it of other packages.
+            built-in docstrings. docstrings:numpy,rich builds that from the packages named.
         strict: Refuse blank rows, empty cells and duplicates in a table instead of skipping them.
     """
 
@@ -119,17 +132,11 @@ class ResumeFlags(OutputFlags):
 
 
 @dataclass(frozen=True)
-class TrainFlags(ResumeFlags, TrainSections, DropoutFlags, DataFlags, EncoderFlags):
+class TrainFlags(ResumeFlags, TrainSections, WholeFlags, DropoutFlags, DataFlags, EncoderFlags):
     """Train a retriever with hard negatives that are fresh at every step (Algorithm 1).
 
     It writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
-
-    Args:
-        measure_whole: With --layers or a maximum length, also measure the model with nothing cut,
-            for the table. This embeds the corpus once more.
     """
-
-    measure_whole: bool = setting(True, changeable=True)
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,9 @@ class VerifyFlags:
 
 @dataclass(frozen=True)
 class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
-    """Try your data for two minutes: what drifts, what correcting recovers, what to do.
+    """Try your data for two minutes: do hard negatives pay here?
 
-    It trains briefly on a sample with the default strategy, and gives advice.
+    It trains on a sample with in-batch negatives and with staged for the same time, and advises.
 
     Args:
         seconds: Time to spend. It decides how large the sample is and how many steps are trained.
