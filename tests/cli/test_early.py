@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from unstale.data.names import check_name
 from unstale.encoders.packaged import packaged_model
@@ -54,6 +55,7 @@ WRONG = {
     "train --data faq.csv --holdout 0 --output x": "--holdout 0.1 takes a tenth",
     "train --data docstrings:nopackage --output x": "cannot find the package 'nopackage'",
     "train --data faq.csv --device gpu0 --output x": "--device must be one of cpu, cuda",
+    "train --data faq.csv --device cuda:first --output x": "got 'cuda:first'",
     "train --data faq.csv --steps 9 --epochs 2 --output x": "--steps 9 and --epochs 2.0",
     "train --data faq.csv --layers 0 --output x": "--layers must be at least 1, got 0",
     "train --data faq.csv --refresh-schedule often --output x": "bad refresh schedule 'often'",
@@ -135,6 +137,16 @@ def test_a_packaged_model_is_found_by_its_name() -> None:
     assert (folder / "modules.json").is_file()
     assert packaged_model("sentence-transformers/all-MiniLM-L6-v2") == folder
     assert packaged_model("other/all-MiniLM-L6-v2") is None
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="it has what is asked for")
+def test_a_missing_device_is_found_by_torch_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input="plan --device cuda\ntrain --device mps --output x",
+        cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2 ['torch']"] * 2
+    assert "--device cuda: torch finds only the CPU on this machine" in done.stderr
 
 
 def test_help_comes_before_torch() -> None:

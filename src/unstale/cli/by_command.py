@@ -94,7 +94,7 @@ def _verify(chosen: VerifyFlags) -> None:
     top = Path(chosen.path)
     if not top.is_dir():
         raise InputError(f"{top} is not a folder")
-    if not any(next(top.rglob(name), None) for name in (SEAL, BUFFER)):
+    if not manifests(top):
         raise InputError(f"nothing to verify in {top}: no {SEAL} and no buffer's {BUFFER}")
 
 
@@ -140,6 +140,12 @@ OWN: dict[str, Callable[[Any], None]] = {
     "serve": _serve,
     "experiment": _experiment,
 }
+
+
+def manifests(top: Path) -> list[Path]:
+    """List the lists of checksums in a folder; a hidden folder is unfinished, and left out."""
+    found = sorted([*top.rglob(SEAL), *top.rglob(BUFFER)])
+    return [p for p in found if not any(n.startswith(".") for n in p.relative_to(top).parts)]
 
 
 def check_run(path: str) -> Path:

@@ -18,7 +18,7 @@ from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
-_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "meta")
+_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla")
 _OPTIONAL = ("doctor", "experiment")  # commands that need no --output
 
 
@@ -84,17 +84,17 @@ def _check_questions(name: str, corpus: str | None) -> None:
 
 def check_device(name: str | None) -> None:
     """Refuse a device that torch does not know, or finds none of; a CPU is there without a look."""
-    kind, _, index = (name or "cpu").partition(":")
-    if kind not in _DEVICES and "torch" not in sys.modules:
-        if not entry_points(group="torch.backends"):  # which would make it known
-            known = ", ".join(_DEVICES)
-            raise InputError(f"--device must be one of {known}, or such as cuda:1, got {name!r}")
-    elif kind in _DEVICES[1:]:
+    kind, colon, index = (name or "cpu").partition(":")
+    known = kind in _DEVICES or "torch" in sys.modules or entry_points(group="torch.backends")
+    if not known or (colon and not index.isdigit()):
+        rule = f"--device must be one of {', '.join(_DEVICES)}, or such as cuda:1"
+        raise InputError(f"{rule}, got {name!r}")
+    if kind in ("cuda", "mps", "xpu"):
         import torch  # and nothing else yet
 
-        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        here = torch.accelerator.current_accelerator(check_available=True)
         count = torch.accelerator.device_count() if here else 0
-        if here is None or here.type != kind or not 0 <= int(index or 0) < count:
+        if here is None or here.type != kind or int(index or 0) >= count:
             there = f"{count} x {here.type}" if here else "only the CPU"
             raise InputError(f"--device {name}: torch finds {there} on this machine")
 
