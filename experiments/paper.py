@@ -17,10 +17,10 @@ from subset import cut
 
 from unstale.cli.main import main as unstale
 from unstale.files import atomic_folder
-from unstale.miners.schedule import Schedule
 from unstale.report.columns import choose_metrics
 from unstale.report.entries import Group, read_groups
 from unstale.report.markdown import markdown_table
+from unstale.schedule import Schedule
 
 STEPS, BATCH, HARD, UNIFORM, HIDDEN, DIM = 40_000, 128, 64, 64, 8192, 768
 SETTINGS = {

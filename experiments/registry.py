@@ -30,11 +30,16 @@ STUDIES = {
 }
 
 
-def find_study(name: str) -> "Study[Any]":
-    """Import a study; an unknown name is refused with the list of all."""
+def check_study(name: str) -> None:
+    """Refuse an unknown name with the list of all."""
     if name not in STUDIES:
         known = "".join(f"\n  {key:<22}{about}" for key, about in STUDIES.items())
         raise InputError(f"there is no experiment {name!r}; the experiments are:{known}")
+
+
+def find_study(name: str) -> "Study[Any]":
+    """Import a study."""
+    check_study(name)
     study: Study[Any] = import_module(f"experiments.studies.{name.replace('-', '_')}").STUDY
     return study
 

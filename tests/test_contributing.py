@@ -18,7 +18,7 @@ from unstale.declare import check_bounds, setting
 from unstale.errors import InputError
 from unstale.miners import Strategy, strategies
 from unstale.rag.settings import RagSettings
-from unstale.settings import STRATEGIES
+from unstale.strategies import RAG_STRATEGIES, STRATEGIES
 from unstale.training.card import card_settings
 from unstale.training.settings import Checked, TrainSettings
 
@@ -59,16 +59,18 @@ def test_every_strategy_is_one_file_and_one_line() -> None:
     own = [import_module(f"unstale.miners.{file}").STRATEGY for file in files]
     assert all(isinstance(found, Strategy) for found in own)
     assert list(strategies()) == [found.name for found in own] == list(STRATEGIES)
+    assert {found.name for found in own if found.rag} == set(RAG_STRATEGIES)
     ending = [f for f in FILES if re.search(r"^STRATEGY = ", (SRC / f).read_text(), re.MULTILINE)]
     assert {Path(file).stem for file in ending} == set(files)
 
 
 # Where else a strategy is named, and why.
 NAMED = {
-    "settings.py": "the list of all, and the default of a training",
+    "strategies.py": "the list of all",
+    "settings.py": "the default of a training",
     "rag/settings.py": "the default of Algorithm 2",
     "rag/check.py": "`none` and `frozen` are in-batch and stale with a reader",
-    "cli/compare.py": "what a comparison compares by default",
+    "cli/compared.py": "what a comparison compares by default",
     "cli/demo.py": "what the demo compares",
     "doctor/trial.py": "what the doctor tries",
     "cli/doctor.py": "what the doctor tried, and what to compare with",

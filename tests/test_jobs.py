@@ -58,3 +58,15 @@ def test_data_that_no_file_has_is_kept_with_the_run(
     assert again.metrics == result.metrics  # it is finished
     train(made, model, tmp_path / "run", overwrite=True, steps=1, batch_size=8, progress=False)
     assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_reading_and_training_can_be_silent(tmp_path: Path, capfd, caplog) -> None:
+    table = tmp_path / "faq.csv"
+    rows = [f"what is caf\xe9 {i}?;thing number {i}" for i in range(40)]
+    table.write_bytes("\n".join(["Question;Answer", *rows, "", ";"]).encode("cp1252"))
+    dataset, model = load_dataset(str(table), progress=False), load_encoder("tiny")
+    capfd.readouterr()
+    train(dataset, model, tmp_path / "run", steps=2, batch_size=8, progress=False)
+    assert "".join(capfd.readouterr()) == caplog.text == ""
+    load_dataset(str(table))
+    assert "not UTF-8, so the file is read as cp1252" in caplog.text

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import Materials
 from unstale.report.numbers import duration
+from unstale.schedule import Schedule
 from unstale.training.settings import Checked, TrainSettings
 
 _TRAINED = 3  # a forward pass with gradients costs as much as three without

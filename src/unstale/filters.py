@@ -19,11 +19,11 @@ class Filters:
         max_score: Mine only targets that score at most this much.
         min_score: Mine only targets that score at least this much.
         range_min: Skip this many of the best candidates of each query.
-        range_max: Consider only this many of the best candidates of each query. Default: ten for
-            each negative if a margin, --max-score or a cross-encoder may drop some; otherwise as
-            many as are wanted; plus range_min.
-        cross_encoder_margin: Drop also what the cross-encoder, if there is one, scores less than
-            this much below the positive.
+        range_max: Consider only this many of the best candidates of each query. Default: one for
+            each negative, or ten if a margin, --max-score or a cross-encoder may drop some, and
+            range_min more.
+        cross_encoder_margin: Also drop targets that the cross-encoder, if there is one, scores less
+            than this much below the positive.
     """
 
     absolute_margin: float | None = None

@@ -12,6 +12,7 @@ from unstale.budget import read_object
 from unstale.errors import InputError
 from unstale.files import write_json
 
+CORRECTOR = "corrector.safetensors"  # in a run folder: its corrector, if it has one
 RESULTS = "results.json"
 JsonObject = dict[str, Any]
 V = TypeVar("V")

@@ -13,10 +13,6 @@ from typing import Any, Literal
 from unstale.declare import MOST_SEED, setting
 from unstale.filters import Filters
 
-STRATEGIES = (  # every one of ours, in the order of the documentation; see `unstale.miners`
-    "staged", "corrected", "corrected-subset", "stale-rerank", "stale", "stale-frozen",
-    "exhaustive", "two-round", "stochastic", "dynnibal", "auto-refresh", "uniform", "in-batch",
-)  # fmt: skip
 FEWEST_HELD = 1024  # targets that staged embeds and mines from, at least
 MINE_FROM = 0.5  # the share of a staged run before it mines, if it does
 HIDDEN = 768  # units of a corrector, unless its strategy or the user says otherwise
@@ -165,8 +161,8 @@ class RefreshSettings:
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
         mine_from: staged trains without mined negatives for this share of the run. It then embeds
-            targets, once, and adds hard negatives. Default: 0.5, or 1, which mines nothing, for
-            static embeddings and fewer than 50,000 targets.
+            targets, once, and adds hard negatives. Default: 0.5. With static embeddings and
+            fewer than 50,000 targets: 1, which mines nothing.
     """
 
     full_refreshes: int = setting(2, least=0)
@@ -240,11 +236,10 @@ class GuardSettings:
     """Evaluation: which weights are kept.
 
     Args:
-        guard: Keep the best weights by nDCG@10 on dev: those before training, when mining begins,
-            during mining or at the last step, which are kept if they are within 0.3 points.
-            Without a dev split, half of --holdout is taken out of training for it, at most 500
-            queries; where that would be fewer than 20, the last weights are kept, as with
-            --no-guard.
+        guard: Save the weights with the best nDCG@10 on dev: those before training, when mining
+            begins, during mining or at the last step. The last step is preferred if it is within
+            0.3 points of the best. Without a dev split, half of --holdout is taken out of training
+            for it, at most 500 queries. If that would be fewer than 20, the last weights are kept.
     """
 
     guard: bool = True
@@ -279,8 +274,8 @@ class FilterSettings:
 
     Args:
         filters: Rules that drop mined targets by score and by rank.
-        cross_encoder: Drop what this cross-encoder scores above the positive: the folder or hub
-            name of a sentence-transformers cross-encoder. It scores no pair twice in a run.
+        cross_encoder: Drop targets that this cross-encoder scores above the positive. Give the
+            folder or hub name of a sentence-transformers cross-encoder.
     """
 
     filters: Filters = field(default_factory=Filters)

@@ -278,6 +278,8 @@ def test_a_cut_model_is_shown_beside_the_whole_one(
     assert entry["full_metrics"] != entry["initial_metrics"]
     assert entry["shape"]["layers"] == 1
     assert "before, whole model" in shown
+    assert train(beir, tmp_path / "fast", *words, "--layers", "1", "--no-measure-whole") == 0
+    assert "whole model" not in capsys.readouterr().out
     assert "before, cut" in shown
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from unstale.data.names import check_name
 from unstale.encoders.packaged import packaged_model
@@ -37,6 +38,55 @@ WRONG = {
     "search query --run here": "here is not a finished training run (no model/)",
     "serve nowhere": "there is no run folder 'nowhere'",
     "report nowhere": "there is no run folder 'nowhere'",
+    "report here": "no results.json in here",
+    "answer '' --run run": "the question is empty",
+    "answer q --run run": "run is not a finished run of `unstale rag`",
+    "search ' ' --run run": "the query is empty",
+    "search q --run moved": "cannot read the data '/was/here.csv'",
+    "verify here": "nothing to verify in here",
+    "train --lr 1": "did you mean --learning-rate?",
+    "train --batch_size 1": "did you mean --batch-size?",
+    "train --data other.csv --output x": "other.csv:2: no column query",
+    "train --data faq.csv:query=title --output x": "no column title",
+    "train --data other.jsonl --output x": "other.jsonl:1: no column query",
+    "train --data here --output x": "no format fits here",
+    "train --data beir --output x": "beir has no queries.jsonl",
+    "train --data faq.csv --eval-split final --output x": "faq.csv has no split 'final'",
+    "train --data faq.csv --holdout 0 --output x": "--holdout 0.1 takes a tenth",
+    "train --data docstrings:nopackage --output x": "cannot find the package 'nopackage'",
+    "train --data faq.csv --device gpu0 --output x": "--device must be one of cpu, cuda",
+    "train --data faq.csv --device cuda:first --output x": "got 'cuda:first'",
+    "train --data faq.csv --steps 9 --epochs 2 --output x": "--steps 9 and --epochs 2.0",
+    "train --data faq.csv --layers 0 --output x": "--layers must be at least 1, got 0",
+    "train --data faq.csv --refresh-schedule often --output x": "bad refresh schedule 'often'",
+    "train --data faq.csv --min-score 2 --max-score 1 --output x": "--min-score 2.0 is above",
+    "rag --strategy staged --output x": "unknown strategy 'staged'; choose from none, frozen",
+    "rag --reader-lora 8 --output x": "--reader-lora needs a pretrained reader",
+    "rag --data other.csv --output x": "other.csv: no column question",
+    "rag --data faq.csv:question=query,answer=positive --corpus here --output x": "holds no texts",
+    "compare --strategy stale --output x": "a comparison takes --strategies and --seeds",
+    "compare --strategies stale,stale --output x": "--strategies names stale twice",
+    "compare --strategies stale:9 --output x": "expected a number from 1 to 3",
+    "compare --rag.k 3 --output x": "--rag.* belong to a comparison with a --reader",
+    "compare --reader tiny --rag.kk 3 --output x": "`unstale rag` has no kk",
+    "evaluate --split final --output x": "docstrings has no split 'final'",
+    "embed --data other.csv --output x": "other.csv:2: no column query",
+    "doctor --data other.csv": "other.csv:2: no column query",
+    "convert --output x": "--data is required: what to convert",
+    "convert --data other.csv --output x": "other.csv:2: no column query",
+    "mine --output x": "--data is required: what to mine for",
+    "mine --data faq.csv --format besir --output x": "unknown format 'besir'",
+    "mine --run here --output x": "here is not a finished run that keeps its corrector",
+    "correct --output x": "--vectors is required",
+    "correct --vectors faq.csv --output x": "faq.csv: unknown format '.csv'",
+    "correct --vectors here --output x": "here is a folder without manifest.json",
+    "correct --vectors old.npy --ids nope --output x": "nope: there is no such file",
+    "correct --vectors old.npy --swap --output x": "--swap is for a collection",
+    "correct --vectors old.npy --count 9 --fraction 0.1 --output x": "by one flag, not by",
+    "plan --output faq.csv": "--output faq.csv exists",
+    "plan --flops 1e12": "--flops needs --parameters",
+    "plan --model here/model": "no model folder",
+    "experiment nope": "there is no experiment 'nope'",
     "verify nowhere": "nowhere: there is no such file or folder",
 }
 PROGRAM = """
@@ -51,13 +101,21 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text("query,positive\na,b\n")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "file").touch()
+    (tmp_path / "other.csv").write_text("foo,bar\na,b\n")
+    (tmp_path / "other.jsonl").write_text('{"foo": "a"}\n')
+    (tmp_path / "old.npy").touch()
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    (tmp_path / "beir" / "corpus.jsonl").touch()
+    for run, data in (("run", "docstrings"), ("moved", "/was/here.csv")):
+        (tmp_path / run / "model").mkdir(parents=True)
+        (tmp_path / run / "config.yaml").write_text(f"# unstale train\ndata: {data}\n")
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}  # whoever asks it, waits
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], input="\n".join(WRONG), cwd=tmp_path, check=True,
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG)
-    said = done.stderr.strip().splitlines()
+    said = [line for line in done.stderr.splitlines() if line.startswith("unstale")]
     for line, (command, rule) in zip(said, WRONG.items(), strict=True):
         assert rule in line, command
 
@@ -79,3 +137,31 @@ def test_a_packaged_model_is_found_by_its_name() -> None:
     assert (folder / "modules.json").is_file()
     assert packaged_model("sentence-transformers/all-MiniLM-L6-v2") == folder
     assert packaged_model("other/all-MiniLM-L6-v2") is None
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="it has what is asked for")
+def test_a_missing_device_is_found_by_torch_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input="plan --device cuda\ntrain --device mps --output x",
+        cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["2 ['torch']"] * 2
+    assert "--device cuda: torch finds only the CPU on this machine" in done.stderr
+
+
+def test_help_comes_before_torch() -> None:
+    program = """
+import sys
+from contextlib import suppress
+from unstale.cli.main import main
+for name in ("train", "compare", "rag"):
+    with suppress(SystemExit):
+        main([name, "--help"])
+print(sorted({"torch", "transformers", "datasets"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.endswith("[]\n")
+    assert "two-round: the cached embeddings, re-embedded halfway" in " ".join(done.stdout.split())
+    assert "frozen: the retriever is not trained." in " ".join(done.stdout.split())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unstale.cli.compare import rag_flags
+from unstale.cli.compared import rag_flags
 from unstale.cli.main import main
 from unstale.cli.options import CompareFlags, RagFlags
 from unstale.rag.settings import RagSettings
@@ -49,7 +49,7 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
         victim.write_bytes(data)
 
 
-def test_a_csv_and_a_folder_of_texts(bert_folder: Path, tmp_path: Path, capsys) -> None:
+def test_a_csv_and_a_folder_of_texts(bert_folder: Path, tmp_path: Path, capsys, caplog) -> None:
     """One file of questions, one folder of texts: a test split is held out, and EM is measured."""
     texts, table, run = tmp_path / "texts", tmp_path / "faq.csv", tmp_path / "run"
     texts.mkdir()
@@ -63,6 +63,7 @@ def test_a_csv_and_a_folder_of_texts(bert_folder: Path, tmp_path: Path, capsys) 
     entry = json.loads((run / "results.json").read_text())["runs"][0]
     assert {"exact_match", "f1", "answer_recall"} <= entry["initial_metrics"].keys()
     shown = capsys.readouterr()
+    assert "--reader tiny is an untrained T5" in caplog.text
     before = next(line for line in shown.out.splitlines() if line.strip().startswith("before"))
     assert len(before.split()) >= 4  # its name, EM, F1 and answer recall
     assert len(json.loads((run / "answers.json").read_text())) == 4  # a tenth of 40

@@ -22,8 +22,10 @@ FOUND = Findings(
 
 def test_few_steps_tell_nothing() -> None:
     short = replace(FOUND, default=replace(FOUND.default, steps=10))
-    assert advise(short).startswith("Too few steps fitted into the time (10) for advice:")
-    assert advise(replace(FOUND, mined=0)).startswith("Too few steps fitted into the time (60)")
+    assert advise(short).startswith("The trial was too short for advice (10 steps")
+    few = replace(FOUND, queries=5)
+    assert advise(few).startswith("The trial was too short for advice (60 steps, 5 held-out")
+    assert advise(replace(FOUND, mined=0)).startswith("The trial was too short for advice")
 
 
 def test_a_clear_gain_is_named_with_its_interval() -> None:

@@ -16,7 +16,7 @@ from unstale.data.dataset import Qrels, RetrievalDataset
 from unstale.declare import changed
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
-from unstale.miners.schedule import Schedule
+from unstale.schedule import Schedule
 from unstale.training.cells import CELL
 from unstale.training.settings import TrainSettings
 

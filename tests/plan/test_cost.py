@@ -125,6 +125,7 @@ def test_the_command_calibrates_and_writes(
     assert main(["plan", *flags, "--output", str(tmp_path / "plan.json")]) == 0
     printed = capsys.readouterr().out
     assert "choose: staged" in printed
+    assert "run: the embedding and 10,000 steps (set yours with --steps" in printed
     assert "the same work varied by up to" in printed
     assert "on devices with" in printed  # as this machine: --device-memory was not given
     found = json.loads((tmp_path / "plan.json").read_text())

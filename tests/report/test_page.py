@@ -77,7 +77,7 @@ def test_the_summary_says_what_came_out(results: dict[str, Any]) -> None:
     assert "Encoder: tiny. Strategies: 3, trained with 2 seeds for 20 steps." in text
     assert "recall@10, corrected, from 20.0% before training; exhaustive reached 65.0%" in text
     assert "of the gap from stale to exhaustive recovered (95% interval: 25% to 75%)" in text
-    assert "held of the true nearest targets: stale 50%, corrected 90%, exhaustive 50%." in text
+    assert "held at the end of training: stale 50%, corrected 90%, exhaustive 50%." in text
     assert "It took 3 min 0 s in all." in text  # six runs of 30 seconds
 
 
@@ -96,7 +96,7 @@ def test_the_sentence_and_the_table_agree_on_the_stale_cache(results: dict[str, 
             run["freshness"][-1]["overlap_stale"] = 0.7  # a cache and an encoder of its own
     page = build_page(results, {})
     assert cells(page, "stale")[6] == "50%"
-    assert "held of the true nearest targets: stale 50%, corrected 90%" in Reader(page).text
+    assert "held at the end of training: stale 50%, corrected 90%" in Reader(page).text
 
 
 def test_costs_are_means_over_seeds_and_samples_have_a_place_of_their_own(

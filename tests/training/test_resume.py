@@ -182,6 +182,12 @@ def test_a_finished_run_that_lost_its_model_makes_it_again(
     assert main(["train", "--resume", "--output", str(run)]) == 0
     assert "the run was finished, and resumes" in caplog.text
     assert weights(run) == before
+    assert "starts again" not in caplog.text
+    shutil.rmtree(run / "checkpoints")
+    (run / "files.json").unlink()
+    assert main(["train", "--resume", "--output", str(run)]) == 0
+    assert "no complete checkpoint to resume from: the training starts again" in caplog.text
+    assert weights(run) == before
 
 
 def test_seconds_are_those_of_all_sessions(command, kill, tmp_path: Path) -> None:

@@ -237,14 +237,15 @@ def test_mining_begins_where_it_pays(
     bert_model: SentenceTransformer,
     dataset: RetrievalDataset,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     few = TrainSettings(batch_size=8)
     assert few.check(dataset, bert_model).settings.mine_from == 0.5
-    assert not caplog.text
+    assert not few.check(dataset, bert_model).skips_mining
     assert few.check(dataset, static_model).settings.mine_from == 1.0
-    assert "staged mines nothing with static embeddings and 120 targets" in caplog.text
-    assert replace(few, mine_from=0.7).check(dataset, static_model).settings.mine_from == 0.7
+    assert "than 50,000 targets (here 120)" in few.check(dataset, static_model).skips_mining
+    assert not replace(few, strategy="stale").check(dataset, static_model).skips_mining
+    assert replace(few, mine_from=0.5).check(dataset, static_model).settings.mine_from == 0.5
+    assert not replace(few, mine_from=0.5).check(dataset, static_model).skips_mining
     monkeypatch.setattr("unstale.training.settings._LARGE", 120)
     assert few.check(dataset, static_model).settings.mine_from == 0.5
 

@@ -1,5 +1,6 @@
 """What a stock trainer would get wrong with a loss that owns weights."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -212,6 +213,18 @@ def test_training_teaches(start, dataset: RetrievalDataset, tmp_path: Path) -> N
     found = retrieve(start(), dataset, rows, fresh_chunks(start(), tokens, progress=False))
     measured = means(measure(dataset.split("test"), rows, found))
     assert measured == by_targets(result.initial_metrics)
+
+
+def test_epochs_are_counted_once(start, dataset: RetrievalDataset, tmp_path: Path) -> None:
+    """Logs, results and the command line agree, though a last short batch is left out."""
+    pairs, run = len(dataset.split("train").pairs), tmp_path / "run"
+    size = pairs // 2 + 1  # of which only one batch fits into an epoch
+    more = {"batch_size": size, "steps": 4, "save_steps": 4, "guard": False}
+    more |= {"trainer": {"gradient_accumulation_steps": 2, "logging_steps": 4}}
+    result = train(dataset, start(), run, **SMALL | more)
+    assert result.epochs == pytest.approx(4 * 2 * size / pairs)
+    state = json.loads((run / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
+    assert state["log_history"][-1]["epoch"] == pytest.approx(result.epochs)
 
 
 def test_training_queries_are_measured_beside_the_split(

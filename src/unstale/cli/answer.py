@@ -11,8 +11,6 @@ from unstale.shown import console, shown
 
 def run(chosen: AnswerFlags) -> None:
     """Retrieve for one question with a run's retriever, and answer with its reader."""
-    if not chosen.question.strip():
-        raise InputError("the question is empty")
     finished = FinishedRun.open(chosen.run, trust_remote_code=chosen.trust_remote_code)
     if not finished.answers:
         raise InputError(f"{chosen.run} is not a finished run of `unstale rag`: it has no reader")

@@ -13,8 +13,6 @@ def run(chosen: ConvertFlags) -> None:
     form = find_format(chosen.to)
     if form.write is None:
         raise InputError(f"{form.name} can be read, but not written")
-    if not chosen.data:
-        raise InputError("--data is required: what to convert")
     with run_folder("convert", chosen) as output:
         dataset = load_dataset(chosen.data)
         with output.at_once() as folder:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.config import place_of
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
@@ -29,13 +28,10 @@ _WRITTEN = {"verdict": "verdict", "query-side": "adapter", "rewrite": "vectors"}
 
 def run(chosen: CorrectFlags) -> None:
     """Check everything, then migrate, write what was found, and print it."""
-    _check_output(chosen)
     start(chosen.device)
     with run_folder("correct", chosen) as folder:
         if folder.finished:
             return
-        if not chosen.vectors:
-            raise InputError("--vectors is required: the old vectors")
         source = open_vectors(chosen.vectors)
         store = _swapping(chosen, source)
         if chosen.ids is not None:
@@ -72,8 +68,7 @@ def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None
     """Return the collection that is to be swapped, or refuse before any work."""
     if not chosen.swap:
         return None
-    if not isinstance(source, StoreVectors) or chosen.way != "rewrite":
-        raise InputError("--swap is for a collection that is rewritten: --way rewrite")
+    assert isinstance(source, StoreVectors)
     source.check_swap()
     return source
 
@@ -88,9 +83,3 @@ def _show(done: Migrated) -> None:
     if "ways" in judged:
         say(ways_table(judged["ways"], done.results["queries"]["validate"]))
     say(judged["text"])
-
-
-def _check_output(chosen: CorrectFlags) -> None:
-    for read in filter(None, (chosen.vectors, chosen.data)) if chosen.output else ():
-        if Path(chosen.output).resolve().is_relative_to(place_of(read).resolve()):
-            raise InputError(f"--output {chosen.output} lies in {read}, which is only read")

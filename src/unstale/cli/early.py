@@ -1,25 +1,24 @@
 """What can be known to be wrong from flags, folders and names alone, before torch is imported."""
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+import sys
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from unstale.cli.by_command import OWN
 from unstale.cli.config import CONFIG, paths_read, place_of, written_by
 from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
-from unstale.data.names import FORMAT_NAMES, check_name, split_name
-from unstale.declare import parse_seeds
+from unstale.data.names import check_name, missing_splits, split_name
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
-from unstale.settings import STRATEGIES
 from unstale.training.arguments import check_names
 from unstale.written import LIST, LOCK, foreign
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
-_RUNS = ("search", "serve", "answer")  # commands that need a finished run
+_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla")
 _OPTIONAL = ("doctor", "experiment")  # commands that need no --output
 
 
@@ -28,23 +27,22 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
     values = flag_values(chosen)
     if isinstance(chosen, OutputFlags) and (chosen.output or command not in _OPTIONAL):
         check_output(chosen)
-    for name in (str(values[key]) for key in ("data",) if values.get(key)):
-        check_name(name)
+    check_device(values.get("device"))
+    if values.get("data"):
+        check_name(str(values["data"]))
     for name in (str(values[key]) for key in _MODELS if values.get(key)):
         check_model(name)
-    _check_choices(command, values)
-    for key in ("corpus", "buffer", "vectors", "path"):
+    for key in ("corpus", "buffer", "vectors", "ids", "path"):
         named = str(values.get(key) or "")
         if named and "://" not in named and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
     if values.get("run") and not Path(values["run"]).is_dir():
         raise InputError(f"there is no run folder {values['run']!r}")
-    if command in _RUNS:
-        check_run(values["run"])
-    if "seeds" in values:
-        parse_seeds(values["seeds"])
     check_names(values.get("trainer") or {})
+    OWN.get(command, lambda _: None)(chosen)
+    if values.get("data"):
+        _check_data(command, values)
     for key in _MODELS:
         if values.get(key) and _asks_hub(str(values[key])):
             check_reachable(str(values[key]), key.replace("_", "-"))
@@ -53,20 +51,52 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         check_reachable(data.place, "dataset")
 
 
-def check_run(path: str) -> Path:
-    """Return the folder that has the flags of a finished run: of a comparison's cell, its own."""
-    folder = owner = Path(path)
-    if not (folder / "model").is_dir():
-        cells = sorted(str(path.parent) for path in (folder / "cells").glob("*/model"))
-        if cells:
-            rule = f"name one of its cells, e.g. {cells[0]}"
-            raise InputError(f"{folder} is a comparison; {rule}")
-        raise InputError(f"{folder} is not a finished training run (no model/)")
-    if not (folder / CONFIG).is_file() and folder.resolve().parent.name == "cells":
-        owner = folder.resolve().parent.parent
-    if not (owner / CONFIG).is_file():
-        raise InputError(f"{folder} is not a finished training run (no {CONFIG})")
-    return owner
+def _check_data(command: str, values: Mapping[str, Any]) -> None:
+    """Refuse data in no known format, without the columns that are needed or without a split."""
+    name, asked = str(values["data"]), str(values.get("eval_split") or values.get("split") or "")
+    if command == "rag" or values.get("reader"):
+        _check_questions(name, values.get("corpus"))
+        return
+    from unstale.data.load import peek_splits  # not above: a wrong flag need not wait for it
+
+    has = peek_splits(name, judged=command != "correct")
+    if has is None:
+        return
+    if command in ("train", "compare", "doctor"):
+        missing_splits(name, has, "train", 0.0)
+    if asked and "holdout" in values:
+        missing_splits(name, has, asked, values["holdout"])
+
+
+def _check_questions(name: str, corpus: str | None) -> None:
+    """Refuse a table without questions and answers, and a corpus without texts."""
+    from unstale.data.formats.reading import Reading
+    from unstale.rag.table import TABLES, read_table
+    from unstale.rag.texts import read_texts
+
+    _, place, columns = split_name(name)
+    path = Path(place)
+    if path.is_file() and path.suffix in TABLES:
+        next(read_table(path, columns, False, Reading()), None)
+    if corpus:
+        next(read_texts(str(corpus), False), None)
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that torch does not know, or finds none of; a CPU is there without a look."""
+    kind, colon, index = (name or "cpu").partition(":")
+    known = kind in _DEVICES or "torch" in sys.modules or entry_points(group="torch.backends")
+    if not known or (colon and not index.isdigit()):
+        rule = f"--device must be one of {', '.join(_DEVICES)}, or such as cuda:1"
+        raise InputError(f"{rule}, got {name!r}")
+    if kind in ("cuda", "mps", "xpu"):
+        import torch  # and nothing else yet
+
+        here = torch.accelerator.current_accelerator(check_available=True)
+        count = torch.accelerator.device_count() if here else 0
+        if here is None or here.type != kind or int(index or 0) >= count:
+            there = f"{count} x {here.type}" if here else "only the CPU"
+            raise InputError(f"--device {name}: torch finds {there} on this machine")
 
 
 def check_output(chosen: OutputFlags) -> None:
@@ -117,29 +147,6 @@ def is_used(folder: Path) -> bool:
 def resumes(chosen: OutputFlags) -> bool:
     """Tell whether a command resumes what was interrupted."""
     return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
-
-
-def _check_choices(command: str, values: Mapping[str, Any]) -> None:
-    """Refuse unknown strategies and formats; those of other packages are known by their names."""
-    if strategy := values.get("strategy"):
-        _check_strategies([strategy], rag=command == "rag")
-    if names := values.get("strategies"):
-        words = [word.strip().partition(":")[0] for word in names.split(",")]
-        _check_strategies(words, rag=bool(values.get("reader")))
-    for key in ("to", "format"):
-        if values.get(key) and values[key] not in FORMAT_NAMES:
-            known = ", ".join(FORMAT_NAMES)
-            raise InputError(f"unknown format {values[key]!r}; choose from {known}")
-
-
-def _check_strategies(names: Iterable[str], *, rag: bool) -> None:
-    known = [*STRATEGIES, *(entry.name for entry in entry_points(group="unstale.strategies"))]
-    known += ["none", "frozen"] if rag else []
-    for name in names:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            meant = f"; did you mean {close[0]}?" if close else ""
-            raise InputError(f"unknown strategy {name!r}; choose from {', '.join(known)}{meant}")
 
 
 def _asks_hub(name: str) -> bool:

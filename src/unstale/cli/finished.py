@@ -11,8 +11,7 @@ from unstale.budget import read_object
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
-from unstale.cli.config import CONFIG, read_config
-from unstale.cli.early import check_run
+from unstale.cli.by_command import check_run, config_with_data
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EncoderFlags, ShapeFlags
 from unstale.corrector.network import Corrector
@@ -26,8 +25,7 @@ from unstale.rag.job import ANSWERING
 from unstale.rag.load import load_questions
 from unstale.rag.load_reader import load_reader
 from unstale.rag.settings import Fusion
-from unstale.results import number
-from unstale.training.finish import WEIGHTS
+from unstale.results import CORRECTOR, number
 
 INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
 
@@ -45,7 +43,7 @@ class FinishedRun:
     def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
         """Read the flags of a run; those of a comparison's cell are its comparison's."""
         owner = check_run(path)
-        return cls(Path(path), _config_with_data(owner), trust_remote_code)
+        return cls(Path(path), config_with_data(owner), trust_remote_code)
 
     @property
     def answers(self) -> bool:
@@ -107,19 +105,9 @@ def read_answering(path: Path) -> dict[str, Any]:
     return how
 
 
-def run_parts(run: str) -> tuple[str, str, str]:
-    """Find the data, the trained encoder and the stale buffer of a run that has a corrector."""
-    folder = Path(run)
-    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-        way = f"--model {folder / 'model'} embeds the targets with the trained model instead"
-        raise InputError(f"{folder} is not a finished run that keeps its corrector: {way}")
-    config = _config_with_data(folder)
-    return config["data"], str(folder / "model"), str(config.get("buffer") or folder / "buffer")
-
-
 def run_corrector(run: str, width: int) -> Corrector:
     """Load the corrector of a run, for vectors of a width."""
-    path = Path(run) / WEIGHTS
+    path = Path(run) / CORRECTOR
     with safe_open(path, "pt") as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         unit = (file.metadata() or {}).get("unit") == "True"
@@ -133,10 +121,3 @@ def run_corrector(run: str, width: int) -> Corrector:
     corrector = Corrector(found, hidden, unit=unit)
     corrector.load_state_dict(layers)
     return corrector.eval()
-
-
-def _config_with_data(folder: Path) -> dict[str, Any]:
-    config = read_config(folder)
-    if not isinstance(config.get("data"), str):
-        raise InputError(f"{folder / CONFIG} does not say which data the run used")
-    return config

@@ -35,6 +35,7 @@ from unstale.declare import flag as flag_of
 from unstale.errors import InputError, RunError
 from unstale.locks import release
 from unstale.shown import fail, show_logs
+from unstale.strategies import described
 
 # Every command, in the order of `unstale --help`. `TrainFlags` are those of `unstale train`, which
 # is `run` of unstale.cli.train: modules load only when they run, so that `--help` does not wait
@@ -58,7 +59,7 @@ COMMANDS: dict[str, type] = {
         options_inspect.CorrectFlags,
         options.MineFlags,
         options.ConvertFlags,
-        options.ExperimentFlags,
+        options_inspect.ExperimentFlags,
     )
 }
 
@@ -68,6 +69,17 @@ _KINDS = {  # how the parser names a type, and how we do
     "'float'": "a number",
     "'bool'": "true or false",
     "Sequence": "a list such as [256,128]",
+}
+_MEANT = {  # what others call a flag
+    "lr": "learning-rate",
+    "bs": "batch-size",
+    "num-epochs": "epochs",
+    "num-train-epochs": "epochs",
+    "max-steps": "steps",
+    "dataset": "data",
+    "gpu": "device",
+    "max-seq-length": "target-max-length",
+    "top-k": "k",
 }
 _RENAMED = {
     "refresh": "use --refreshes N for N re-embeddings in the run, --refresh-every N for one after "
@@ -194,7 +206,8 @@ def _tip(words: Sequence[str], said: str) -> str:
     name = words[0] if words and words[0] in COMMANDS else ""
     known = known_flags(COMMANDS[name]) if name else []
     wrong = re.findall(r"(?:arguments: --|option ')([\w-]+)", said)
-    like = [close for word in wrong for close in get_close_matches(word, known, 1)]
+    usual = [_MEANT.get(word.replace("_", "-"), word) for word in wrong]
+    like = [close for word in usual for close in get_close_matches(word, known, 1)]
     meant = f"did you mean --{like[0]}? " if like else ""
     meant = next((advice for word in wrong if (advice := _RENAMED.get(word))), meant)
     return f"{meant}see unstale {name}{' ' * bool(name)}--help"
@@ -202,14 +215,12 @@ def _tip(words: Sequence[str], said: str) -> str:
 
 def _parser_for(words: Sequence[str]) -> ArgumentParser:
     """Return the parser; only where help is asked for, it describes every strategy."""
+    if any(word.startswith("--print_completion") for word in words):
+        return build_parser()  # which is of no other use afterwards
     if not {"-h", "--help"} & set(words) or words[0] not in ("train", "compare", "rag"):
         return parser()
-    from unstale.miners import strategies  # not above: both wait for torch
-    from unstale.rag.check import rag_strategies
-
-    own = {"none": "no retrieval", "frozen": "the retriever is not trained"}
-    known = rag_strategies() if words[0] == "rag" else strategies()
-    said = [f"{name}: {own.get(name, s.negatives_from)}." for name, s in known.items()]
+    known = described(rag=words[0] == "rag")
+    said = [f"{name}: {about}." for name, about in known.items()]
     return build_parser({"strategy": " " + " ".join(said).replace("`", "")})
 
 

@@ -11,8 +11,9 @@ from sentence_transformers import SentenceTransformer
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
+from unstale.cli.by_command import run_parts
 from unstale.cli.encoder import open_encoder
-from unstale.cli.finished import run_corrector, run_parts
+from unstale.cli.finished import run_corrector
 from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
 from unstale.data.dataset import RetrievalDataset
@@ -41,8 +42,6 @@ def run(chosen: MineFlags) -> None:
         data, model, buffer = run_parts(chosen.run)
         data, buffer = chosen.data or data, chosen.buffer or buffer
         chosen = replace(chosen, data=data, model=model, buffer=buffer)
-    if not chosen.data:
-        raise InputError("--data is required: what to mine for, or --run for a training run")
     start(chosen.device)
     with run_folder("mine", chosen) as output, ExitStack() as stack:
         with first_alone():
@@ -90,7 +89,6 @@ def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:
     if not 1 <= chosen.hard_negatives < len(dataset.targets):
         count = f"{chosen.hard_negatives} negatives from {len(dataset.targets)} targets"
         raise InputError(f"cannot mine {count}")
-    chosen.filters.check(chosen.hard_negatives)
     if chosen.run is not None and chosen.buffer is not None:
         made_of = read_manifest(Path(chosen.buffer))["fingerprint"].get("texts")
         if made_of != dataset.targets.digest:

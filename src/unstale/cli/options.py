@@ -50,11 +50,11 @@ class ShapeFlags(MachineFlags):
     """
 
     towers: Literal["tied", "separate"] | None = None
-    layers: int | None = None
+    layers: int | None = setting(None, least=1)
     query_prompt: str | None = None
     target_prompt: str | None = None
-    query_max_length: int | None = None
-    target_max_length: int | None = None
+    query_max_length: int | None = setting(None, least=1)
+    target_max_length: int | None = setting(None, least=1)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,23 @@ class DropoutFlags:
     """Encoder: while it is trained.
 
     Args:
-        dropout: Keep the dropout of the models while training. A corrector would follow its noise.
+        dropout: Keep the models' dropout while training. It is off by default, because the
+            corrector would learn its noise.
     """
 
     dropout: bool = False
+
+
+@dataclass(frozen=True)
+class WholeFlags:
+    """Evaluation: of a model of which only a part is trained.
+
+    Args:
+        measure_whole: With --layers or a maximum length, also measure the model with nothing cut,
+            for the table. This embeds the corpus once more.
+    """
+
+    measure_whole: bool = setting(True, changeable=True)
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class DataFlags:
 
     Args:
         data: Dataset in any format that unstale reads (BEIR, DPR, csv, ...), a hub name, or the
-            built-in docstrings; docstrings:numpy,rich makes it of other packages.
+            built-in docstrings. docstrings:numpy,rich builds that from the packages named.
         strict: Refuse blank rows, empty cells and duplicates in a table instead of skipping them.
     """
 
@@ -119,7 +132,7 @@ class ResumeFlags(OutputFlags):
 
 
 @dataclass(frozen=True)
-class TrainFlags(ResumeFlags, TrainSections, DropoutFlags, DataFlags, EncoderFlags):
+class TrainFlags(ResumeFlags, TrainSections, WholeFlags, DropoutFlags, DataFlags, EncoderFlags):
     """Train a retriever with hard negatives that are fresh at every step (Algorithm 1).
 
     It writes results.json, config.yaml, model/ (plain sentence-transformers) and a TREC run.
@@ -276,26 +289,3 @@ class ConvertFlags(OutputFlags):
 
     data: str = ""
     to: str = "beir"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExperimentFlags(ResumeFlags):
-    """Run one of the paper's studies, by name.
-
-    It writes results.json, and figure.png or table.md where there is one.
-
-    Args:
-        name: Name of the study. An unknown name lists them all.
-        output: Folder for the results. Default: runs/NAME.
-        resume: Resume an interrupted study: what was embedded or trained is kept.
-        seed: Random seed. Default: 0. A grid of trainings takes `--set.seeds 0,1`.
-        data: Dataset in any format that unstale reads, for the studies on real data.
-        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
-        set: Any other setting of the study, e.g. `--set.epochs 100`.
-    """
-
-    name: str
-    seed: int | None = setting(None, least=0, most=MOST_SEED)
-    data: str | None = None
-    train: dict[str, Any] = field(default_factory=dict)
-    set: dict[str, Any] = field(default_factory=dict)

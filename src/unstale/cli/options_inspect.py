@@ -1,6 +1,7 @@
-"""The flags of commands that look at a run, the data or the machine, or correct vectors."""
+"""The flags of commands that look at a run, data or machine, correct vectors, or run a study."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from unstale.cli.options import DataFlags, EncoderFlags, OutputFlags, ResumeFlags, TrustFlags
 from unstale.declare import MOST_SEED, setting
@@ -85,9 +86,9 @@ class VerifyFlags:
 
 @dataclass(frozen=True)
 class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
-    """Try your data for two minutes: what drifts, what correcting recovers, what to do.
+    """Try your data for two minutes: do hard negatives pay here?
 
-    It trains briefly on a sample with the default strategy, and gives advice.
+    It trains on a sample with in-batch negatives and with staged for the same time, and advises.
 
     Args:
         seconds: Time to spend. It decides how large the sample is and how many steps are trained.
@@ -174,3 +175,26 @@ class CorrectFlags(ResumeFlags, EncoderFlags, MigrateSettings):
     old_model: str | None = None
     ids: str | None = None
     swap: bool = setting(False, changeable=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentFlags(ResumeFlags):
+    """Run one of the paper's studies, by name.
+
+    It writes results.json, and figure.png or table.md where there is one.
+
+    Args:
+        name: Name of the study. An unknown name lists them all.
+        output: Folder for the results. Default: runs/NAME.
+        resume: Resume an interrupted study: what was embedded or trained is kept.
+        seed: Random seed. Default: 0. A grid of trainings takes `--set.seeds 0,1`.
+        data: Dataset in any format that unstale reads, for the studies on real data.
+        train: Flags of `unstale train` for all trainings of a grid, e.g. `--train.layers 2`.
+        set: Any other setting of the study, e.g. `--set.epochs 100`.
+    """
+
+    name: str
+    seed: int | None = setting(None, least=0, most=MOST_SEED)
+    data: str | None = None
+    train: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = field(default_factory=dict)

@@ -1,6 +1,5 @@
 """`unstale plan`."""
 
-import os
 from pathlib import Path
 
 from rich import box
@@ -10,7 +9,6 @@ from unstale.buffer.stored import DTYPES
 from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import PlanFlags
 from unstale.encoders.embed import dimension
-from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.machine import free_memory
 from unstale.plan.cost import Job, Rates, choose, costs, disk
@@ -24,13 +22,11 @@ _UPDATES = 2e10  # weights a second that Adam moves at a terabyte a second, 40 b
 
 def run(chosen: PlanFlags) -> None:
     """Measure the machine, unless its speed is given, and print what a run would cost."""
-    if chosen.output and os.path.lexists(chosen.output):
-        raise InputError(f"--output {chosen.output} exists, and is not replaced")
     job, rates, limit = _job(chosen)
     found = costs(job, rates)
     title = (
         f"{job.targets:,} targets x {job.dim}, hidden {job.hidden}, batch {job.batch}, "
-        f"{job.candidates} candidates, {job.devices} device(s)"
+        f"{job.candidates} candidates, {job.steps:,} steps, {job.devices} device(s)"
     )
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for name in "strategy search TFLOP s/step embed run GB MB".split():
@@ -44,6 +40,8 @@ def run(chosen: PlanFlags) -> None:
         table.add_row(*row, style=None if fits else "dim")
     console().print(table)
     say("TFLOP and MB (between devices) a step, GB (memory) a device")
+    yours = "set yours with --steps, --targets and --batch-size"
+    say(f"run: the embedding and {job.steps:,} steps ({yours})")
     for name, size in disk(job).items():
         say(f"disk, {name}: {size / 1e9:.3g} GB")
     room = "any memory" if limit is None else f"{limit / 1e9:.3g} GB"
@@ -65,9 +63,8 @@ def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
         target, query = (
             encoder_flops(model, tokens) for tokens in (chosen.target_tokens, chosen.query_tokens)
         )
-    elif chosen.parameters is None:
-        raise InputError("--flops needs --parameters and --dim beside it")
     else:
+        assert chosen.parameters is not None
         dim, weights = chosen.dim, chosen.parameters * (2 if chosen.towers == "separate" else 1)
         target = 2.0 * chosen.parameters * chosen.target_tokens
         query = 2.0 * chosen.parameters * chosen.query_tokens

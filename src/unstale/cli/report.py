@@ -8,7 +8,6 @@ from unstale.cli.config import CONFIG, read_config
 from unstale.cli.flags import helps, marked_flags
 from unstale.cli.options import CompareFlags, RagFlags
 from unstale.cli.options_inspect import ReportFlags
-from unstale.errors import InputError
 from unstale.report.page import write_page
 from unstale.shown import say
 
@@ -19,8 +18,6 @@ HIDDEN = marked_flags(CompareFlags, "local") | marked_flags(RagFlags, "local") |
 def run(chosen: ReportFlags) -> None:
     """Write the page of a run, and say where it is."""
     folder = Path(chosen.run)
-    if not folder.is_dir():
-        raise InputError(f"no run folder {folder}")
     flags = read_config(folder) if (folder / CONFIG).is_file() else {}
     say(f"open {write_page(folder, recipe(flags))}")
 

@@ -20,8 +20,6 @@ _WIDTH = 300  # characters of a target to show
 
 def run(chosen: SearchFlags) -> None:
     """Answer one query from a run's model and corpus."""
-    if not chosen.query.strip():
-        raise InputError("the query is empty")
     finished = FinishedRun.open(chosen.run, trust_remote_code=chosen.trust_remote_code)
     dataset = finished.load_data()
     if chosen.k > len(dataset.targets):

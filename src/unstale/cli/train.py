@@ -115,9 +115,10 @@ def _measure_whole(chosen: TrainFlags, dataset: RetrievalDataset) -> Mapping[str
     What was cut is worse at the start, and would make the gain of a training look larger.
     """
     cut = (chosen.layers, chosen.query_max_length, chosen.target_max_length)
-    if all(value is None for value in cut):
+    if all(value is None for value in cut) or not chosen.measure_whole:
         return None
-    say(f"measuring {chosen.model} as it is, with nothing cut", flush=True)
+    count, way = f"{len(dataset.targets):,} targets", "--no-measure-whole skips this"
+    say(f"measuring {chosen.model} with nothing cut, on {count}; {way}", flush=True)
     flags = replace(chosen, layers=None, query_max_length=None, target_max_length=None)
     model = open_encoder(flags)
     with first_alone():

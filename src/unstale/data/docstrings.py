@@ -86,7 +86,7 @@ def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
         packages: Import names of installed packages, and `stdlib`. Order matters: of two equal
             pairs the first is kept.
     """
-    identity = [_FORMAT, platform.python_version(), list(_versions(packages).items())]
+    identity = [_FORMAT, platform.python_version(), list(package_versions(packages).items())]
     key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=6).hexdigest()
     return cached(cache_folder() / f"docstrings-{key}", lambda into: _write_set(into, packages))
 
@@ -97,13 +97,13 @@ def build_docstrings(
     """Write the set as a BEIR folder that must not exist, and appears whole or not at all."""
     if folder.exists():
         raise InputError(f"{folder} exists; the docstrings set is written to a new folder only")
-    _versions(packages)  # refuses what is not installed, before anything is made
+    package_versions(packages)  # refuses what is not installed, before anything is made
     with atomic_folder(folder) as temporary:
         _write_set(temporary, packages, progress)
 
 
 def _write_set(folder: Path, packages: Sequence[str], progress: bool = True) -> None:
-    versions = _versions(packages)
+    versions = package_versions(packages)
     sources = [source for package in versions for source in _sources(package)]
     reads = list(map(_read_file, tqdm(sources, desc="docstrings", disable=not progress)))
     pairs, dropped = _keep_first(outcome for read in reads for outcome in read or ())
@@ -133,7 +133,7 @@ def _write_set(folder: Path, packages: Sequence[str], progress: bool = True) -> 
     write_json(folder / "about.json", about)
 
 
-def _versions(packages: Sequence[str]) -> dict[str, str]:
+def package_versions(packages: Sequence[str]) -> dict[str, str]:
     """Find the version of each package, in order, without importing any."""
     if isinstance(packages, str) or not packages:
         raise InputError(f"packages must be a list of one name or more: {packages!r}")

@@ -171,7 +171,7 @@ class Gatherer:
             _LOG.warning("%s: %d %s", name, count, what)
         if not len(self.targets) or (asked and not len(self.queries)):
             counts = f"{len(self.targets)} targets and {len(self.queries)} queries"
-            raise InputError(f"{name} holds {counts}")
+            raise InputError(f"{name} holds {counts}: there is nothing to train or search")
         qrels = {split: self._qrels(split, name, judged) for split in self._judged}
         ends = np.frombuffer(self._title_ends, np.int64)
         return RetrievalDataset(

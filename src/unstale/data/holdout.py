@@ -10,11 +10,11 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from unstale.data.dataset import RetrievalDataset
+from unstale.data.names import HELD_OUT, missing_splits
 from unstale.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _MOST_DEV, _FEWEST_DEV = 500, 20  # queries to choose weights by
-_SPLITS = ("test", "dev")  # those that can be held out, in the order in which they are drawn
 
 
 def hold_out(
@@ -40,15 +40,8 @@ def hold_out(
         dev: Also hold out a few queries to choose weights by, if there is no split `dev`.
         progress: Say how many queries are held out.
     """
-    names, has = [name.strip() for name in split.split(",")], {*dataset.qrels, *dataset.questions}
-    missing = [name for name in names if name not in has]
-    for name in missing:
-        if name not in _SPLITS or "train" not in has:
-            dataset.split(name)  # refuses it
-    if missing and not share:
-        rule = "--holdout 0.1 takes a tenth of the training queries for it"
-        raise InputError(f"{dataset.name} has no split {missing[0]!r}; {rule}")
-    if missing:
+    has = {*dataset.qrels, *dataset.questions}
+    if missing := missing_splits(dataset.name, has, split, share):
         dataset = _hold_out_missing(dataset, missing, has, share, progress=progress)
     return _hold_out_dev(dataset, share, progress=progress) if dev else dataset
 
@@ -61,8 +54,8 @@ def _hold_out_missing(
     *,
     progress: bool,
 ) -> RetrievalDataset:
-    last = max(map(_SPLITS.index, missing))
-    wanted = [name for name in _SPLITS[: 1 + last] if name not in has]
+    last = max(map(HELD_OUT.index, missing))
+    wanted = [name for name in HELD_OUT[: 1 + last] if name not in has]
     rows = dataset.split("train").query_rows
     return _with(dataset, draw(dataset, rows, share, wanted, progress=progress))
 

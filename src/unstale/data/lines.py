@@ -41,7 +41,7 @@ def text_lines(path: Path, progress: bool, *, legacy: bool = False) -> Iterator[
             bar.update(len(line))
             if encoding is None and not line.isascii():
                 encoding = _encoding(line)
-                if encoding == LEGACY:
+                if encoding == LEGACY and progress:
                     _LOG.warning("%s:%d: not UTF-8, so the file is read as cp1252", path, number)
             try:
                 text = line.decode(encoding or "ascii")

@@ -1,10 +1,11 @@
 """From a name or a path to a dataset, in whatever format it is."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 from unstale.data.dataset import RetrievalDataset
-from unstale.data.docstrings import docstrings_folder
+from unstale.data.docstrings import docstrings_folder, package_versions
 from unstale.data.facts import facts_folder
 from unstale.data.formats import FORMATS
 from unstale.data.formats.beir import read_beir
@@ -48,6 +49,29 @@ def load_dataset(
         if progress and not source.path.is_file():
             _LOG.warning("%s: read as %s, %s", source.place, found.name, found.about)
     return replace(found.read(source), source=name)
+
+
+def peek_splits(name: str, *, judged: bool = True) -> Collection[str] | None:
+    """Name the splits of data on this disk by a look at its files, and refuse what is none.
+
+    A wrong format or a wrong column is found here, before anything else is loaded. None stands for
+    data whose splits only a reading tells.
+    """
+    builtin, _, choice = name.partition(":")
+    if builtin in BUILTIN:
+        if choice:
+            package_versions(choice.split(","))  # refuses what is not installed
+        return ("train", "dev", "test") if builtin == "docstrings" else None
+    chosen, place, columns = split_name(name)
+    source = Location(place, columns, progress=False, judged=judged)
+    if not source.path.exists():  # on the hub
+        return None
+    logging.disable()  # the reading will say the same
+    try:
+        found = FORMATS[chosen] if chosen else _detect(source)
+        return found.splits(source) if found.splits else None
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _detect(source: Location) -> Format:

@@ -1,6 +1,7 @@
 """Names of data, taken apart before anything is imported that reads it."""
 
 import re
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, final
@@ -17,6 +18,7 @@ FORMAT_NAMES = {  # in the order in which they are tried, with their places in `
     "csv": "tables.CSV", "jsonl": "tables.JSONL", "parquet": "tables.PARQUET",
     "ir_datasets": "ir_datasets.FORMAT",
 }  # fmt: skip
+HELD_OUT = ("test", "dev")  # splits that can be held out, in the order in which they are drawn
 NAMED = ("hf", "ir_datasets")  # formats of what need not be a path
 
 
@@ -61,6 +63,18 @@ def check_name(name: str) -> None:
         return
     rule = f"there is no such file or folder, and no built-in set ({', '.join(BUILTIN_NAMES)})"
     raise InputError(f"cannot read the data {place!r}: {rule}{_nearest(place)}")
+
+
+def missing_splits(data: str, has: Collection[str], wanted: str, share: float) -> list[str]:
+    """List those of some splits, separated by commas, that are to be held out; or refuse them."""
+    missing = [name for name in map(str.strip, wanted.split(",")) if name not in has]
+    for name in missing:
+        if name not in HELD_OUT or "train" not in has:
+            raise InputError(f"{data} has no split {name!r}; it has {', '.join(sorted(has))}")
+    if missing and not share:
+        rule = "--holdout 0.1 takes a tenth of the training queries for it"
+        raise InputError(f"{data} has no split {missing[0]!r}; {rule}")
+    return missing
 
 
 def _nearest(place: str) -> str:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from unstale.settings import MINE_FROM
 
-FEWEST = 20  # steps below which a trial tells nothing
+FEWEST = 20  # steps, or queries, below which a trial tells nothing
 
 
 @final
@@ -57,15 +57,16 @@ def interval(differences: Float[ndarray, " q"]) -> tuple[float, float, float]:
 def advise(found: Findings) -> str:
     """Say what to do.
 
-    1. A trial of too few steps tells nothing.
+    1. A trial of too few steps or held-out queries tells nothing.
     2. A strategy is advised only if the interval of the difference does not contain 0. It is over
        queries; the trial has one seed.
     3. Otherwise the default stays: it begins with in-batch negatives, and keeps the best weights.
     """
     steps = min(found.default.steps, found.in_batch.steps)
-    if steps < FEWEST or not found.mined:
+    if min(steps, found.queries) < FEWEST or not found.mined:
         rule = "give it more --seconds, or a smaller encoder (--layers 2, --target-max-length 64)"
-        return f"Too few steps fitted into the time ({steps}) for advice: {rule}."
+        had = f"{steps} steps, {found.queries} held-out queries"
+        return f"The trial was too short for advice ({had}): {rule}."
     ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
     range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"
     if found.low > 0:

@@ -2,14 +2,18 @@
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from unstale.declare import MOST_SEED, check_bounds, setting
 from unstale.errors import InputError
+from unstale.integrity import BUFFER
+from unstale.migration.stores.address import KINDS
 
 _LOG = logging.getLogger(__name__)
 Method = Literal["auto", "linear"]
 Way = Literal["verdict", "query-side", "rewrite"]
+FILES = (".npy", ".safetensors", ".parquet", ".faiss", ".index")  # of vectors
 FRACTION = 0.05  # of the targets, unless the settings say how many
 LEAST_HELD_OUT = 20
 
@@ -49,6 +53,13 @@ class MigrateSettings:
     queries: int = setting(500, least=1)
     seed: int = setting(0, least=0, most=MOST_SEED)
 
+    def check_alone(self) -> None:
+        """Refuse what makes no sense, whatever the vectors are."""
+        check_bounds(self)
+        if self.fraction is not None and self.count is not None:
+            flags = f"--fraction {self.fraction} and --count {self.count}"
+            raise InputError(f"say how much to embed by one flag, not by {flags}")
+
     def sizes(self, rows: int, dim: int) -> tuple[int, int]:
         """Return how many targets to sample, and how many to embed beyond them.
 
@@ -63,10 +74,7 @@ class MigrateSettings:
             >>> MigrateSettings(fraction=0.05, re_embed=0.01).sizes(rows=10_000, dim=384)
             (500, 100)
         """
-        check_bounds(self)
-        if self.fraction is not None and self.count is not None:
-            flags = f"--fraction {self.fraction} and --count {self.count}"
-            raise InputError(f"say how much to embed by one flag, not by {flags}")
+        self.check_alone()
         if not 1 <= self.k < rows:
             rule = f"from 1 to {rows - 1}, fewer than the targets"
             raise InputError(f"--k must be {rule}, got {self.k}")
@@ -101,3 +109,14 @@ def check_size(size: int, rows: int, dim: int) -> int:
     if size > rows:
         raise InputError(f"cannot sample {size} of {rows} targets")
     return size
+
+
+def check_vectors(path: Path) -> None:
+    """Refuse a file or folder that no reader of vectors opens, by its name."""
+    if path.is_dir() and not (path / BUFFER).exists():
+        raise InputError(f"{path} is a folder without {BUFFER}: not an unstale buffer")
+    if not path.is_dir() and path.suffix not in FILES:
+        known = f"{', '.join(FILES)}, a buffer, or a collection ({', '.join(KINDS)}:PLACE#NAME)"
+        raise InputError(f"{path}: unknown format {path.suffix!r}; known: {known}")
+    if not path.exists():
+        raise InputError(f"no such file: {path}")

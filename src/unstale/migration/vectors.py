@@ -18,9 +18,10 @@ from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.migration.faiss_index import FaissVectors
 from unstale.migration.parquet import ParquetVectors
+from unstale.migration.settings import FILES, check_vectors
 from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 from unstale.migration.stores.address import is_store
-from unstale.migration.stores.vectors import STORES, open_store
+from unstale.migration.stores.vectors import open_store
 
 _LOG = logging.getLogger(__name__)
 # The types of numbers, as safetensors names them.
@@ -145,13 +146,9 @@ def _check_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> No
         raise InputError(f"{path}: expected float16, float32 or float64, found {dtype}")
 
 
-FORMATS: dict[str, Callable[[Path], StaleVectors]] = {
-    ".npy": _open_npy,
-    ".safetensors": _open_safetensors,
-    ".parquet": ParquetVectors,
-    ".faiss": FaissVectors,
-    ".index": FaissVectors,
-}
+_OPENERS: tuple[Callable[[Path], StaleVectors], ...]
+_OPENERS = (_open_npy, _open_safetensors, ParquetVectors, FaissVectors, FaissVectors)
+FORMATS = dict(zip(FILES, _OPENERS, strict=True))
 
 
 def open_vectors(vectors: Path | str) -> StaleVectors:
@@ -162,13 +159,7 @@ def open_vectors(vectors: Path | str) -> StaleVectors:
     if is_store(str(vectors)):
         return open_store(str(vectors))
     path = Path(vectors)
+    check_vectors(path)
     if path.is_dir():
-        if not (path / buffer.MANIFEST).exists():
-            raise InputError(f"{path} is a folder without {buffer.MANIFEST}: not an unstale buffer")
         return BufferVectors(path)
-    if path.suffix not in FORMATS:
-        known = f"{', '.join(FORMATS)}, a buffer, or a collection ({', '.join(STORES)}:PLACE#NAME)"
-        raise InputError(f"{path}: unknown format {path.suffix!r}; known: {known}")
-    if not path.is_file():
-        raise InputError(f"no such file: {path}")
     return FORMATS[path.suffix](path)

@@ -1,7 +1,7 @@
 """Which targets enter the softmax? One strategy a file, one protocol.
 
 To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add its name to
-`STRATEGIES` of `unstale.settings`.
+`STRATEGIES` of `unstale.strategies`, with the source of its negatives in words.
 """
 
 from importlib import import_module
@@ -12,7 +12,6 @@ from unstale.miners.filters import FalseNegatives
 from unstale.miners.miner import Embed, Embedded, Freshness, Mined, Miner, Queries, Ranked, View
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.offline import MinedSplit, mine_split, with_negatives
-from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import (
     Materials,
@@ -22,7 +21,8 @@ from unstale.miners.strategy import (
     register,
     strategies,
 )
-from unstale.settings import STRATEGIES
+from unstale.schedule import Schedule
+from unstale.strategies import STRATEGIES
 
 __all__ = [
     "Corrected",

@@ -22,6 +22,7 @@ from unstale.search.exact import Exact
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 from unstale.settings import LossName
+from unstale.strategies import STRATEGIES
 
 _LOG = logging.getLogger(__name__)
 _KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # tolerances before the corrector counts as harmful
@@ -182,7 +183,7 @@ def build_corrected(
 
 STRATEGY = Strategy(
     name="corrected",
-    negatives_from="the paper's Algorithm 1: the cached embeddings seen through the corrector",
+    negatives_from=STRATEGIES["corrected"],
     build=build_corrected,
     reads=("sampling", "search", *CORRECTOR),
     rag=True,

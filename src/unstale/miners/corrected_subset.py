@@ -6,6 +6,7 @@ from unstale.miners.miner import Miner
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
 from unstale.search.low_memory import RotatingSubset
 from unstale.search.search import Search
+from unstale.strategies import STRATEGIES
 
 _TURNS = 80  # subsets in a run, as many as the paper's refreshes
 
@@ -24,8 +25,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="corrected-subset",
-    negatives_from="the same as corrected, over a random subset that changes: for a cache that "
-    "does not fit in memory (with `--no-memory`)",
+    negatives_from=STRATEGIES["corrected-subset"],
     build=_build,
     cache="disk",
     reads=("sampling", "subset_size", *CORRECTOR),

@@ -16,11 +16,12 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.memory import Rows
 from unstale.miners.exhaustive import Refreshed, rows_of
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, Ranked, View
-from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
+from unstale.schedule import Schedule
 from unstale.search.draws import subset
 from unstale.search.search import Search
+from unstale.strategies import STRATEGIES
 
 _CHUNK = 16_384
 
@@ -119,8 +120,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="dynnibal",
-    negatives_from="the cached embeddings moved by a low-rank regression, which is refitted on a "
-    "sample: our reconstruction",
+    negatives_from=STRATEGIES["dynnibal"],
     build=_build,
     reembeds="a sample each time, the whole corpus twice (`--full-refreshes`)",
     cache="rewritten",

@@ -9,10 +9,11 @@ from torch import Tensor
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import Rows
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
-from unstale.miners.schedule import Schedule
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import SCHEDULE, Strategy
+from unstale.schedule import Schedule
 from unstale.search.search import Search
+from unstale.strategies import STRATEGIES
 
 _CHUNK = 16_384
 
@@ -90,7 +91,7 @@ def rows_of(buffer: Buffer) -> dict[str, Rows]:
 
 STRATEGY = Strategy(
     name="exhaustive",
-    negatives_from="the cached embeddings, re-embedded on a schedule (`--refreshes`)",
+    negatives_from=STRATEGIES["exhaustive"],
     build=lambda m: Refreshed(m.cache, m.schedule, m.gumbel_seed),
     reembeds="the whole corpus, each time",
     cache="rewritten",

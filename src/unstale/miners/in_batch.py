@@ -8,6 +8,7 @@ from torch import Tensor
 
 from unstale.miners.miner import Miner, Queries
 from unstale.miners.strategy import Strategy
+from unstale.strategies import STRATEGIES
 
 
 @final
@@ -21,7 +22,7 @@ class InBatch(Miner):
 
 STRATEGY = Strategy(
     name="in-batch",
-    negatives_from="the other queries' positives",
+    negatives_from=STRATEGIES["in-batch"],
     build=lambda materials: InBatch(),
     cache="none",
     views_all=False,

@@ -25,6 +25,7 @@ from unstale.miners.strategy import Materials, NegativeCounts, Strategy
 from unstale.search.draws import subset
 from unstale.search.search import Search
 from unstale.settings import MINE_FROM
+from unstale.strategies import STRATEGIES
 
 _LOG = logging.getLogger(__name__)
 _MINING = 1.5  # steps of the first stage that one of the second counts as
@@ -134,8 +135,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="staged",
-    negatives_from="the other queries' positives at first (`--mine-from`), then also the cached "
-    "embeddings seen through the corrector; the corpus is embedded in between",
+    negatives_from=STRATEGIES["staged"],
     build=_build,
     cache="later",
     reads=("mine_from", "subset_size", *CORRECTED.reads),

@@ -13,6 +13,7 @@ from unstale.search.added import Added
 from unstale.search.exact import Exact
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
+from unstale.strategies import STRATEGIES
 
 
 @final
@@ -60,7 +61,7 @@ def added_to(
 
 STRATEGY = Strategy(
     name="stale",
-    negatives_from="the cached embeddings as they were before training",
+    negatives_from=STRATEGIES["stale"],
     build=lambda materials: Stale(materials.cache, materials.gumbel_seed),
     reads=("sampling",),
     rag=True,

@@ -2,10 +2,11 @@
 
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import Strategy
+from unstale.strategies import STRATEGIES
 
 STRATEGY = Strategy(
     name="stale-frozen",
-    negatives_from="the same as stale; the target encoder is not trained (needs separate towers)",
+    negatives_from=STRATEGIES["stale-frozen"],
     build=lambda materials: Stale(materials.cache, materials.gumbel_seed),
     reads=("sampling",),
     freezes_targets=True,

@@ -4,6 +4,7 @@ from unstale.miners.corrected import build_corrected
 from unstale.miners.miner import Miner
 from unstale.miners.strategy import CORRECTOR, Materials, Strategy
 from unstale.search.low_memory import StaleRerank
+from unstale.strategies import STRATEGIES
 
 
 def _build(materials: Materials) -> Miner:
@@ -13,8 +14,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="stale-rerank",
-    negatives_from="the best stale targets of each query, reranked by the corrector: for a cache "
-    "that does not fit in memory (with `--no-memory`)",
+    negatives_from=STRATEGIES["stale-rerank"],
     build=_build,
     cache="disk",
     reads=("sampling", "rerank_depth", *CORRECTOR),

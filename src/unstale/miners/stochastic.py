@@ -8,11 +8,12 @@ from torch import Tensor
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
-from unstale.miners.schedule import Schedule
 from unstale.miners.stale import added_to
 from unstale.miners.strategy import SCHEDULE, Materials, Strategy
+from unstale.schedule import Schedule
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
+from unstale.strategies import STRATEGIES
 
 
 @final
@@ -67,8 +68,7 @@ def _build(materials: Materials) -> Miner:
 
 STRATEGY = Strategy(
     name="stochastic",
-    negatives_from="a random subset of the corpus, redrawn and re-embedded on the schedule "
-    "(`--subset-size`)",
+    negatives_from=STRATEGIES["stochastic"],
     build=_build,
     reembeds="the subset, each time",
     reads=("sampling", *SCHEDULE, "subset_size"),

@@ -7,7 +7,6 @@ Each strategy is declared at the end of its miner's file and registered by one l
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -18,11 +17,11 @@ from unstale.corrector.memory import ResidualMemory
 from unstale.errors import InputError
 from unstale.machine import check_fits
 from unstale.miners.miner import Miner
-from unstale.miners.schedule import Schedule
+from unstale.schedule import Schedule
 from unstale.search.auto import Choice
 from unstale.settings import HIDDEN, CorrectorSettings, MiningSettings, RefreshSettings
+from unstale.strategies import announced
 
-ENTRY_POINTS = "unstale.strategies"  # where other packages announce theirs
 CORRECTOR = tuple(CorrectorSettings.__dataclass_fields__)
 SCHEDULE = ("refreshes", "refresh_every", "refresh_schedule")
 
@@ -171,7 +170,7 @@ def register(strategy: Strategy) -> Strategy:
 @cache
 def _announced() -> list[Strategy]:
     """Load the strategies of other packages, once: looking for entry points takes time."""
-    return [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
+    return [entry.load() for entry in announced()]
 
 
 def strategies() -> dict[str, Strategy]:

@@ -10,6 +10,7 @@ from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
 from unstale.miners.strategy import Strategy
 from unstale.search.draws import UNIFORM, bits
+from unstale.strategies import STRATEGIES
 
 
 @final
@@ -69,7 +70,7 @@ def _distinct(
 
 STRATEGY = Strategy(
     name="uniform",
-    negatives_from="the corpus, drawn at random",
+    negatives_from=STRATEGIES["uniform"],
     # Its uniform negatives are of the same kind as its others, so that one draw gives both.
     build=lambda m: Uniform(m.targets, m.settings.seed, m.uniform_negatives),
     cache="none",

@@ -101,11 +101,11 @@ def _summary(
 
 def _freshness(groups: list[Group]) -> str:
     about = (
-        "How well a strategy's cache stands for the encoder as it is: the share of the true top 10 "
-        "over the whole corpus that it finds for a fixed probe of training queries, estimated from "
-        "the few targets that the freshness meter encodes, and the KL divergence over these. The "
-        "stale line is the cache as it was last embedded; the corrected line is the same cache "
-        "seen through what the strategy learnt."
+        "How well the cache agrees with the current encoder, for a fixed set of training queries: "
+        "the share of the true top 10 that the cache finds, estimated from the few targets that "
+        "the freshness meter encodes, and the KL divergence over these targets. The stale line is "
+        "the cache as it was last embedded. The corrected line is the same cache seen through the "
+        "corrector."
     )
     if any(g.trained and not any(run.freshness for run in g.runs) for g in groups):
         about += " Strategies that keep no embedding of every target are not drawn."

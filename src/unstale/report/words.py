@@ -69,7 +69,7 @@ def sentences(groups: Sequence[Group], data: JsonObject, settings: JsonObject) -
     if not shares:
         return [words]
     listed = ", ".join(f"{escape(g.name)} <strong>{seen:.0%}</strong>" for g, seen in shares)
-    held = "At the end of training the searched cache held of the true nearest targets"
+    held = "Share of the true nearest targets that the searched cache held at the end of training"
     return [words, f"{held}: {listed}."]
 
 

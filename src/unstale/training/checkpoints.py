@@ -69,7 +69,8 @@ def train_or_resume(
     if resume and rank() == 0:  # what a kill left half-written
         shutil.rmtree(output / "checkpoints" / _SAVING, ignore_errors=True)
     if resume:
-        _LOG.warning("resuming from %s", checkpoint or "the start: no checkpoint is complete")
+        anew = "there is no complete checkpoint to resume from: the training starts again at step 1"
+        _LOG.warning("resuming from %s", checkpoint) if checkpoint else _LOG.warning(anew)
     if checkpoint is not None and step_of(checkpoint) >= trainer.args.max_steps:
         # The stock loop looks at the step only after another batch.
         trainer._load_from_checkpoint(str(checkpoint))

@@ -11,11 +11,10 @@ from unstale.distributed import rank, world
 from unstale.encoders.embed import is_cosine
 from unstale.files import atomic_file, atomic_folder
 from unstale.miners.miner import Miner
+from unstale.results import CORRECTOR
 from unstale.training.prepare import Prepared
 from unstale.training.record import RunRecord
 from unstale.training.settings import Checked
-
-WEIGHTS = "corrector.safetensors"
 
 
 def save_model(output: Path, model: SentenceTransformer) -> None:
@@ -29,7 +28,7 @@ def save_corrector(output: Path, model: SentenceTransformer, miner: Miner) -> No
     """Write what the miner learned, if anything: it goes with the last weights of the encoders."""
     weights = {k: v.detach().contiguous() for k, v in miner.named_parameters()}
     if rank() == 0 and weights:
-        with atomic_file(output / WEIGHTS) as file:
+        with atomic_file(output / CORRECTOR) as file:
             save_file(weights, file, metadata={"unit": str(is_cosine(model))})
 
 

@@ -73,7 +73,7 @@ def train_checked(
     """Train with settings that were checked: prepare, train, save, measure."""
     settings, progress = checked.settings, progress and distributed.rank() == 0
     pairs, given = dataset.split("train").pairs, settings.given_negatives or 0
-    epochs = _epochs(settings.steps, checked.batch_size, len(pairs), said=progress)
+    epochs = _epochs(checked, len(pairs), said=progress)
     prepared = prepare(
         model, dataset, checked, output, pairs,
         filters=settings.filters, given=given, progress=progress,
@@ -140,10 +140,15 @@ def _results(
     }
 
 
-def _epochs(steps: int, batch_size: int, pairs: int, *, said: bool) -> float:
-    """Return how many epochs the steps of a run are, and say it."""
-    length, epochs = f"{steps:,} steps of {batch_size} training pairs", steps * batch_size / pairs
+def _epochs(checked: Checked[TrainSettings], pairs: int, *, said: bool) -> float:
+    """Return how many epochs the steps of a run are, and say what the run will do."""
+    steps = checked.settings.steps
+    size = checked.batch_size * checked.settings.trainer.get("gradient_accumulation_steps", 1)
+    epochs = steps * size / pairs
+    if said and checked.skips_mining:
+        say(checked.skips_mining)
     if said:
+        length = f"{steps:,} steps of {size} training pairs"
         say(f"{length} are {epochs:.3g} epochs of {pairs:,} pairs", flush=True)
     return epochs
 

@@ -1,6 +1,5 @@
 """`TrainSettings`: everything that a training run can be set to, and what makes no sense."""
 
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -11,11 +10,12 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.alone import check_alone
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
 from unstale.data.dataset import RetrievalDataset
-from unstale.declare import check_bounds, flag
+from unstale.declare import flag
 from unstale.distributed import world
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.embed import dimension, is_cosine, is_static
@@ -24,13 +24,11 @@ from unstale.errors import InputError
 from unstale.evaluation.evaluator import splits_to_measure
 from unstale.filters import Filters
 from unstale.miners.negatives import check_filters
-from unstale.miners.schedule import Schedule
 from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
 from unstale.settings import FEWEST_HELD, MINE_FROM, JobSettings, MiningSettings, TrainSections
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
-_LOG = logging.getLogger(__name__)
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
 _LARGE = 50_000  # targets from which mining pays with static embeddings, too
@@ -66,9 +64,13 @@ class TrainSettings(TrainSections):
         steps, hidden = planned_steps(self, len(train.pairs), batch_size), self.corrector_hidden
         if hidden is None:
             hidden = strategy.corrector_hidden
-        mine_from = self.mine_from
+        mine_from, skips = self.mine_from, ""
         if mine_from is None:
-            mine_from = _mine_from(strategy, model, targets)
+            mine_from = _mine_from(model, targets)
+            if strategy.cache == "later" and mine_from == 1:
+                skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
+                skips += f"than {_LARGE:,} targets (here {targets:,}); "
+                skips += f"--mine-from {MINE_FROM} makes it mine"
         held = self.subset_size
         if strategy.cache == "later":
             held = held_targets(self, model, targets, steps * batch_size)
@@ -107,6 +109,7 @@ class TrainSettings(TrainSections):
             scale=self.scale or (20.0 if is_cosine(model) else 1.0),
             made_by=made_by,
             cross_encoder=cross_encoder,
+            skips_mining=skips,
         )
 
     def counts(self, strategy: Strategy) -> NegativeCounts:
@@ -129,17 +132,12 @@ class Checked(Generic[J]):
     scale: float  # the paper's beta, or where it begins
     made_by: Fingerprint  # of the model and the corpus: a buffer must have the same
     cross_encoder: CrossScores | None = None  # filters false negatives
+    skips_mining: str = ""  # why a strategy that could mine does not, if so
 
 
-def _mine_from(strategy: Strategy, model: SentenceTransformer, targets: int) -> float:
+def _mine_from(model: SentenceTransformer, targets: int) -> float:
     """Choose when to mine: never where more steps of a cheap encoder are worth more."""
-    if not is_static(model) or targets >= _LARGE:
-        return MINE_FROM
-    if strategy.cache == "later":
-        why = f"static embeddings and {targets:,} targets: the other queries' positives are better"
-        how = f"--mine-from {MINE_FROM} mines"
-        _LOG.warning("%s mines nothing with %s; %s", strategy.name, why, how)
-    return 1.0
+    return 1.0 if is_static(model) and targets < _LARGE else MINE_FROM
 
 
 def held_targets(
@@ -173,9 +171,6 @@ def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
         >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
         [100, 235, 2000]
     """
-    if settings.steps and settings.epochs:
-        both = f"--steps {settings.steps} and --epochs {settings.epochs}"
-        raise InputError(f"{both}: use one of them")
     if settings.steps:
         return settings.steps
     steps = math.ceil((settings.epochs or _EPOCHS) * pairs / batch_size)
@@ -186,7 +181,7 @@ def check_mining(
     settings: MiningSettings, strategy: Strategy, model: SentenceTransformer, batch_size: int
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
-    check_bounds(settings)
+    check_alone(settings)
     check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
@@ -201,18 +196,10 @@ def check_mining(
     if settings.mapped and (strategy.cache in ("rewritten", "later") or world() > 1):
         who = "several processes share" if world() > 1 else f"{strategy.name} writes to"
         raise InputError(f"--mapped leaves the buffer on disk, but {who} it; see --strategy")
-    if any(width < 1 for width in settings.corrector_widths):
-        raise InputError(
-            f"--corrector-hidden needs widths of at least 1, got {settings.corrector_hidden}"
-        )
     free = settings.corrector_loss == "ce" and not is_cosine(model)
     if strategy.corrects and settings.memory and free:
         rule = "cross-entropy lets all embeddings of a dot-product model shift together"
         raise InputError(f"{rule}, so residuals cannot be kept: use --no-memory, or another loss")
-    if settings.refresh_schedule is not None:
-        Schedule.parse(settings.refresh_schedule)
-        if settings.refresh_every is not None:
-            raise InputError("use --refresh-every or --refresh-schedule, not both")
 
 
 def check_buffer(settings: MiningSettings, made_by: Fingerprint) -> None:

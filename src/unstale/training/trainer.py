@@ -7,10 +7,10 @@ update. Its checkpoints are whole or absent, and NaN stops it before the optimiz
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from datasets import Dataset
@@ -61,6 +61,13 @@ class MinerTrainer(Trainer, ABC):
             norms = {self.trained: norm, "the corrector's": own}
             check_norms(self.algorithm.record, norms)
         return norm
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log the epochs by pairs seen; the Trainer leaves out those that fill no batch."""
+        size = self.args.train_batch_size * self.args.gradient_accumulation_steps * world()
+        if self.train_dataset is not None:
+            self.state.epoch = self.state.global_step * size / len(cast(Sized, self.train_dataset))
+        super().log(logs, start_time)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any = None) -> None:  # noqa: ANN401
         """Write a checkpoint aside, seal it, and put it in place."""

@@ -19,9 +19,7 @@ def read_beir(folder: Path, *, progress: bool = True, judged: bool = True) -> Re
     """Read and check a whole BEIR folder; unless `judged`, the corpus alone will do."""
     if not folder.is_dir():
         raise InputError(f"no such data folder: {folder}")
-    files = sorted((folder / "qrels").glob("*.tsv"))
-    if judged and not files:
-        raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
+    files = qrels_files(folder, judged=judged)
     gatherer = Gatherer()
     for where, record in lines.json_records(folder / "corpus.jsonl", progress):
         lines.string(record, "_id", where)  # required here, and a string
@@ -88,6 +86,21 @@ def _fits(source: Location) -> bool:
     return there >= 2 or (alone and not source.judged)
 
 
+def _splits(source: Location) -> list[str]:
+    needed = ["corpus.jsonl", *(["queries.jsonl"] if source.judged else [])]
+    if missing := [name for name in needed if not source.beside(name)]:
+        raise InputError(f"{source.path} has no {missing[0]}: {FORMAT.name} is {FORMAT.about}")
+    return [file.stem for file in qrels_files(source.path, judged=source.judged)]
+
+
+def qrels_files(folder: Path, *, judged: bool = True) -> list[Path]:
+    """List the files of judgements, one a split."""
+    files = sorted((folder / "qrels").glob("*.tsv"))
+    if judged and not files:
+        raise InputError(f"{folder / 'qrels'} has no .tsv file; BEIR keeps one a split there")
+    return files
+
+
 FORMAT = Format(
     "beir",
     "a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv",
@@ -95,4 +108,5 @@ FORMAT = Format(
     read=lambda source: read_beir(source.path, progress=source.progress, judged=source.judged),
     write=write_beir,
     check=check_ids,
+    splits=_splits,
 )

@@ -126,9 +126,10 @@ class RowReader:
         return Columns(found["query"][0], found["positive"][0], found["negative"], *extra)
 
     def _no_column(self, role: str, names: Iterable[str], where: str) -> InputError:
-        wanted = " or ".join(ROLES[role] if role not in self._chosen else [self._chosen[role]])
-        rule = f"no column {wanted}; say which has the {role} by {self._how.format(role)}"
-        return InputError(f"{where}: {rule}; there are {show(list(names))}")
+        rule = f"no column {' or '.join(self._wanted[role])}"
+        rule += f"; say which has the {role} by {self._how.format(role)}"
+        head = "" if self._loose else " (the first row must name the columns)"
+        return InputError(f"{where}: {rule}; there are {show(list(names))}{head}")
 
     def read(self, split: str, rows: Rows) -> Iterator[tuple[str, str, Example]]:
         """Yield `(split, where, example)` of the rows of a split."""

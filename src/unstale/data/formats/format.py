@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -79,6 +79,8 @@ class Format:
     lacks: tuple[str, ...] = ()  # of: ids, query ids, titles, answers, grades, TWINS
     check: Callable[[RetrievalDataset], None] | None = None  # refuses what `write` would refuse
     questions: bool = False  # it has a place for splits with answers and no qrels
+    # Names the splits by a look at names and first rows, and refuses what cannot be read.
+    splits: Callable[[Location], Collection[str]] | None = None
 
     def loses(self, dataset: RetrievalDataset) -> list[str]:
         """List what a dataset has that this format has no place for."""

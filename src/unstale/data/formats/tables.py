@@ -86,7 +86,15 @@ class _Table:
         named = " and ".join(f"a column {' or '.join(columns.ROLES[r])}" for r in needed)
         others = "or with others, named as PATH:query=COLUMN,positive=COLUMN"
         about = f"{self.name} with {named}, {others}"
-        return Format(self.name, about, self._files, self._read, self._write, columns.LACKS)
+        return Format(
+            self.name,
+            about,
+            self._files,
+            self._read,
+            self._write,
+            columns.LACKS,
+            splits=self._splits,
+        )
 
     @property
     def _corpus(self) -> str:
@@ -117,13 +125,23 @@ class _Table:
         return reading.finish(gathered, at.name, at.place, tell=at.progress)
 
     def _examples(self, at: Location, reading: Reading) -> Iterator[tuple[str, str, Example]]:
-        alone = at.path.is_file()
         for split, parts in splits_of(self._files(at) or [at.path]).items():
             for file in parts:
-                reader = columns.RowReader(
-                    str(file), at.columns, loose=self.loose, alone=alone, reading=reading
-                )
-                yield from reader.read(split, self.read_rows(file, at.progress, reading))
+                yield from self._of_file(at, split, file, reading)
+
+    def _of_file(
+        self, at: Location, split: str, file: Path, reading: Reading
+    ) -> Iterator[tuple[str, str, Example]]:
+        reader = columns.RowReader(
+            str(file), at.columns, loose=self.loose, alone=at.path.is_file(), reading=reading
+        )
+        return reader.read(split, self.read_rows(file, at.progress, reading))
+
+    def _splits(self, at: Location) -> list[str]:
+        found = splits_of(self._files(at) or [at.path])
+        for split, (file, *_) in found.items():
+            next(self._of_file(at, split, file, Reading()), None)  # whose columns are looked for
+        return list(found)
 
     def _write(self, dataset: RetrievalDataset, folder: Path) -> None:
         self.write_rows(folder / self._corpus, *columns.corpus_table(dataset))
