@@ -40,7 +40,7 @@ def torchrun(
 
 CASES = {
     "staged": {},
-    "staged, a part": {"subset_size": 60},
+    "staged, a part": {"mine_among": 60},
     "corrected": {"strategy": "corrected"},
     "apart": {"strategy": "corrected", "share_candidates": False, "sampling": "gumbel"},
     "exhaustive": {"strategy": "exhaustive"},

@@ -151,9 +151,8 @@ class RefreshSettings:
 
     Args:
         full_refreshes: Number of times that dynnibal re-embeds the whole corpus. The paper uses 2.
-        subset_size: Targets that stochastic, corrected-subset and staged hold, drawn from the
-            corpus. 0 is a twentieth of the corpus, or 256 if that is more; for staged it is one for
-            each training pair of the run (steps times batch size), or all for static embeddings.
+        subset_size: Targets that stochastic and corrected-subset hold. 0 is a twentieth of the
+            corpus, or 256 if that is more.
         sample_size: Targets that dynnibal embeds to refit its regression. 0 is a twentieth of the
             corpus, or 256 if that is more.
         rank: Rank of dynnibal's regression.
@@ -163,6 +162,8 @@ class RefreshSettings:
         mine_from: staged trains without mined negatives for this share of the run. It then embeds
             targets, once, and adds hard negatives. Default: 0.5. With static embeddings and
             fewer than 50,000 targets: 1, which mines nothing.
+        mine_among: Targets that staged embeds and mines from, drawn from the corpus. 0 is one for
+            each training pair of the run (steps times batch size), or all for static embeddings.
     """
 
     full_refreshes: int = setting(2, least=0)
@@ -172,6 +173,7 @@ class RefreshSettings:
     rerank_depth: int = setting(256, least=1)
     refresh_below: float = setting(0.9, above=0, most=1)
     mine_from: float | None = setting(None, least=0, most=1)
+    mine_among: int = setting(0, least=0)
 
 
 @dataclass(frozen=True)

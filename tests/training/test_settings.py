@@ -216,20 +216,20 @@ def test_staged_embeds_what_the_run_can_afford(
 
     def held(model: SentenceTransformer, **chosen: object) -> int:
         settings = TrainSettings(batch_size=8, **chosen)  # type: ignore[arg-type]
-        return settings.check(dataset, model).settings.subset_size
+        return settings.check(dataset, model).settings.mine_among
 
     assert held(bert_model, steps=5) == 5 * 8
     assert held(bert_model, steps=1) == 16
     assert held(bert_model, steps=100) == len(dataset.targets)
     assert held(static_model, steps=5) == len(dataset.targets)  # they embed in no time
-    assert held(static_model, steps=5, subset_size=30) == 30
-    assert held(bert_model, steps=5, strategy="stochastic") == 0  # its own default
+    assert held(static_model, steps=5, mine_among=30) == 30
+    assert held(bert_model, steps=5, strategy="stale") == 0  # it is for staged alone
     filters = Filters(relative_margin=0.05)
     assert held(bert_model, steps=5, filters=filters) == len(dataset.targets)
-    with pytest.raises(InputError, match="--subset-size 30: filters of false negatives compare"):
-        held(bert_model, steps=5, filters=filters, subset_size=30)
-    with pytest.raises(InputError, match="--subset-size 4 is too small to mine 4 negatives"):
-        held(bert_model, steps=5, subset_size=4)
+    with pytest.raises(InputError, match="--mine-among 30: filters of false negatives compare"):
+        held(bert_model, steps=5, filters=filters, mine_among=30)
+    with pytest.raises(InputError, match="--mine-among 4 is too small to mine 4 negatives"):
+        held(bert_model, steps=5, mine_among=4)
 
 
 def test_mining_begins_where_it_pays(

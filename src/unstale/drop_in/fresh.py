@@ -159,7 +159,7 @@ def _check(
     trained = chosen.steps * batch if chosen.steps > 1 else pairs  # or it is not known
     if find_strategy(chosen.strategy).cache == "later":
         held = held_targets(chosen, model, len(data.targets), trained)
-        chosen = replace(chosen, subset_size=held)
+        chosen = replace(chosen, mine_among=held)
     alone = replace(chosen, batch_size=1, buffer=None)
     checked = alone.check(data, model)
     if chosen.buffer is not None and checked.strategy.cache not in ("none", "later"):

@@ -138,7 +138,7 @@ STRATEGY = Strategy(
     negatives_from=STRATEGIES["staged"],
     build=_build,
     cache="later",
-    reads=("mine_from", "subset_size", *CORRECTED.reads),
+    reads=("mine_from", "mine_among", *CORRECTED.reads),
     # One for every query of the batch, for a quarter of the searches.
     negatives=NegativeCounts(uniform=0),
     mined_for=0.25,

@@ -92,7 +92,7 @@ def prepare(
         buffer, embedded = timed(model, tokens, checked, where, progress)
         held = None if later else _hold(buffer, model.device, strategy, settings)
     if later:  # a buffer that was given is the corpus before training, to measure by
-        held = _room(model, settings.subset_size, checked)
+        held = _room(model, settings.mine_among, checked)
     search = _choose_search(checked, len(held), held, model) if held else None
     materials = Materials(
         settings=settings,

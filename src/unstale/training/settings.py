@@ -61,22 +61,7 @@ class TrainSettings(TrainSections):
         splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
-        steps, hidden = planned_steps(self, len(train.pairs), batch_size), self.corrector_hidden
-        if hidden is None:
-            hidden = strategy.corrector_hidden
-        mine_from, skips = self.mine_from, ""
-        if mine_from is None:
-            mine_from = _mine_from(model, targets)
-            if strategy.cache == "later" and mine_from == 1:
-                skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
-                skips += f"than {_LARGE:,} targets (here {targets:,}); "
-                skips += f"--mine-from {MINE_FROM} makes it mine"
-        held = self.subset_size
-        if strategy.cache == "later":
-            held = held_targets(self, model, targets, steps * batch_size)
-        settings = replace(
-            self, steps=steps, corrector_hidden=hidden, mine_from=mine_from, subset_size=held
-        )
+        settings, skips = _filled_in(self, strategy, model, len(train.pairs), targets, batch_size)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
             raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
@@ -85,11 +70,11 @@ class TrainSettings(TrainSections):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(self.matryoshka_dims, dimension(model))
         counts = self.counts(strategy)
+        _check_counts(settings, strategy, counts, targets)
         most = int(np.bincount(train.pairs[:, 0]).max(initial=0))  # positives of one query
-        if strategy.cache == "later" and held < min(targets, counts.hard + most):
+        if strategy.cache == "later" and settings.mine_among < min(targets, counts.hard + most):
             need = f"{counts.hard} negatives of a query with {most} positives"
-            raise InputError(f"--subset-size {held} is too small to mine {need} from")
-        _check_counts(self, strategy, counts, targets)
+            raise InputError(f"--mine-among {settings.mine_among} is too small to mine {need}")
         self.filters.check(counts.hard)
         check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
         if strategy.freezes_targets:
@@ -135,6 +120,31 @@ class Checked(Generic[J]):
     skips_mining: str = ""  # why a strategy that could mine does not, if so
 
 
+def _filled_in(
+    settings: TrainSettings,
+    strategy: Strategy,
+    model: SentenceTransformer,
+    pairs: int,
+    targets: int,
+    batch_size: int,
+) -> tuple[TrainSettings, str]:
+    """Fill in what follows from the data and the model, and say why nothing is mined, if so."""
+    steps, hidden = planned_steps(settings, pairs, batch_size), settings.corrector_hidden
+    mine_from, held, skips = settings.mine_from, settings.mine_among, ""
+    if mine_from is None:
+        mine_from = _mine_from(model, targets)
+        if strategy.cache == "later" and mine_from == 1:
+            skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
+            skips += f"than {_LARGE:,} targets (here {targets:,}); "
+            skips += f"--mine-from {MINE_FROM} makes it mine"
+    if strategy.cache == "later":
+        held = held_targets(settings, model, targets, steps * batch_size)
+    if hidden is None:
+        hidden = strategy.corrector_hidden
+    filled = replace(settings, steps=steps, corrector_hidden=hidden, mine_from=mine_from)
+    return replace(filled, mine_among=held), skips
+
+
 def _mine_from(model: SentenceTransformer, targets: int) -> float:
     """Choose when to mine: never where more steps of a cheap encoder are worth more."""
     return 1.0 if is_static(model) and targets < _LARGE else MINE_FROM
@@ -151,11 +161,11 @@ def held_targets(
     Args:
         pairs: The pairs that the run trains on, each as often as it does.
     """
-    asked = settings.subset_size
+    asked = settings.mine_among
     if settings.cross_encoder is not None or not settings.filters.idle:
         if 0 < asked < targets:
             rule = "filters of false negatives compare with positives, which must be embedded too"
-            raise InputError(f"--subset-size {asked}: {rule}; leave it out")
+            raise InputError(f"--mine-among {asked}: {rule}; leave it out")
         return targets
     if is_static(model) and not asked:  # it takes next to no time
         return targets
