@@ -44,8 +44,8 @@ def note(paths: Iterable[Path], *, gone: Path | None = None) -> None:
     lines: list[object] = [{"gone": _name(gone, keeper)}] if gone else []
     names = [_name(path, keeper) for path in files]
     lines += [n for n in names if not any(map(_TEMPORARY.fullmatch, n.split("/")))]
-    with (keeper / LIST).open("a", encoding="utf-8") as file:
-        file.write("".join(f"{json.dumps(line)}\n" for line in lines))
+    with (keeper / LIST).open("a", encoding="utf-8") as file:  # a torn line before it ends here
+        file.write("".join(f"\n{json.dumps(line)}" for line in lines))
 
 
 def written(folder: Path) -> set[str] | None:
@@ -70,6 +70,12 @@ def written(folder: Path) -> set[str] | None:
     top = "" if keeper == folder.absolute() else f"{_name(folder, keeper)}/"
     inside = (name.removeprefix(top) for name in found if name.startswith(top))
     return {name for name in inside if ".." not in name.split("/") and not name.startswith("/")}
+
+
+def is_foreign(path: Path) -> bool:
+    """Tell whether somebody else put a file where unstale keeps a list of its own."""
+    ours = written(path.parent)
+    return ours is not None and path.name not in ours and os.path.lexists(path)
 
 
 def foreign(folder: Path) -> list[str]:
