@@ -74,10 +74,10 @@ def check_output(chosen: OutputFlags) -> None:
     if not chosen.output:
         raise InputError("--output is required: a folder for the results")
     folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
-    try:
-        place = folder.resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links
-        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
+    for part in (folder, *folder.parents):
+        if part.is_symlink() and not part.exists():
+            raise InputError(f"--output {folder} cannot be a folder: {part} is a link to nothing")
+    place = folder.resolve()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
     used = is_used(folder)
