@@ -17,8 +17,7 @@ _RECORDED = set(
 )
 # They change none. A resumed run may have others.
 _FREE = set(
-    "dataloader_num_workers dataloader_persistent_workers dataloader_pin_memory "
-    "dataloader_prefetch_factor ddp_timeout disable_tqdm log_level log_level_replica "
+    "dataloader_pin_memory ddp_timeout disable_tqdm log_level log_level_replica "
     "logging_first_step logging_steps logging_strategy project report_to run_name "
     "skip_memory_metrics torch_empty_cache_steps".split()
 )
@@ -28,9 +27,13 @@ _TRIED: list[dict[str, Any]] = []  # without an error, by this process
 _INEXACT = "a resumed run would not end as an uninterrupted one"
 _AWAY = "unstale sends nothing away; push the finished model yourself"
 _OWN = "unstale averages gradients between processes itself"
+_FORKED = "batches are made in the training process: a tokenizer that has worked cannot be forked"
 _WHY = {
     "auto_find_batch_size": "use --batch-size",
     "data_seed": "use --seed",
+    "dataloader_num_workers": _FORKED,
+    "dataloader_persistent_workers": _FORKED,
+    "dataloader_prefetch_factor": _FORKED,
     "deepspeed": _OWN,
     "eval_steps": "use --eval-steps",
     "eval_strategy": "use --eval-steps",
