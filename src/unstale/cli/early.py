@@ -16,7 +16,7 @@ from unstale.errors import InputError
 from unstale.hub import check_reachable
 from unstale.settings import STRATEGIES
 from unstale.training.arguments import check_names
-from unstale.written import LIST, LOCK, foreign
+from unstale.written import LIST, LOCK, foreign, is_temporary
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
 _RUNS = ("search", "serve", "answer")  # commands that need a finished run
@@ -110,8 +110,9 @@ def _check_ours(folder: Path) -> None:
 
 
 def is_used(folder: Path) -> bool:
-    """Tell whether a folder holds something."""
-    return folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
+    """Tell whether a folder holds something but what a kill in the first moment left."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return any(name not in (LOCK, LIST) and not is_temporary(name) for name in names)
 
 
 def resumes(chosen: OutputFlags) -> bool:

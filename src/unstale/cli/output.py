@@ -130,11 +130,11 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     if dry:
         return folder
     hold(folder)
+    sweep(folder)
     if used and overwrite:
         remove_written(folder)
     if resume:
         begin_list(folder)
-        sweep(folder)
         forget_missing(folder)  # what a user deleted since is not lost
         (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
     return folder
