@@ -273,7 +273,7 @@ def run_machine(machine: type[Commands], examples: int, steps: int) -> None:
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("machine", [Commands, Comparisons], ids=["train", "compare"])
 def test_a_few_orders_of_commands(machine: type[Commands]) -> None:
-    run_machine(machine, 3, 6)
+    run_machine(machine, 2, 5)
 
 
 @pytest.mark.slow
