@@ -2,7 +2,7 @@
 
 A server that has only imported the package forks a child for each command: a fork of the tests'
 own process would inherit locks that its threads hold. The child dies by SIGKILL as it calls some
-function of the package for the n-th time, or after some seconds.
+function of the package for the n-th time, at its n-th file operation, or after some seconds.
 """
 
 import json
@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.rmtree"}
 _TIMINGS = {"seconds", "steps_per_second"}  # what two equal runs may differ in
 
 
@@ -42,6 +44,14 @@ class Killer:
         code = os.waitstatus_to_exitcode(self._ask(arguments, {"seconds": seconds}))
         assert code in (0, -signal.SIGKILL), code
         return code != 0
+
+    def run(self, arguments: list[str], log: Path, operation: int | None = None) -> int:
+        """Run a command, which dies at a file operation if asked to; return its status.
+
+        What it says goes into a file.
+        """
+        death = {"log": str(log)} | ({"operation": operation} if operation else {})
+        return os.waitstatus_to_exitcode(self._ask(arguments, death))
 
     def _ask(self, arguments: list[str], death: dict[str, Any]) -> int:
         assert self.server.stdin is not None
@@ -74,10 +84,21 @@ def _serve() -> None:
         if child == 0:
             os.environ |= environment
             os.chdir(folder)
+            if log := death.pop("log", None):
+                os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             os.dup2(2, 1)
             if "where" in death:
                 _die_at(**death)
-            os._exit(main(arguments))
+            if "operation" in death:
+                _die_at_operation(death["operation"])
+            status = 1
+            try:
+                status = main(arguments)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
         print(_end(child, death.get("seconds")), flush=True)
 
 
@@ -109,6 +130,18 @@ def _die_at(where: str, call: int) -> None:
         return plain(*args, **kwargs)
 
     setattr(owner, name, dying)
+
+
+def _die_at_operation(number: int) -> None:
+    left = [number]
+
+    def watch(event: str, _: tuple[Any, ...]) -> None:
+        if event in EVENTS:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
 
 
 def results(run: Path) -> dict[str, Any]:

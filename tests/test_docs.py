@@ -10,7 +10,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 def faults() -> list[list[str]]:
     """Read the rows of the table: fault, injection, what happens, tests."""
     text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-    table = text.partition("| Fault |")[2].splitlines()[2:]
+    table = text.partition("| Fault |")[2].partition("\n\n")[0].splitlines()[2:]
     rows = [line.strip().strip("|").split("|") for line in table if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows]
 

@@ -147,6 +147,47 @@ def test_a_signal_while_the_program_loads_is_one_line(number: int, tmp_path: Pat
     assert b"unstale: interrupted" in left
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_flags_are_parsed_is_one_line(number: int, tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+import unstale.cli.main as commands
+from unstale.__main__ import main
+commands.parse = lambda words: os.kill(os.getpid(), {int(number)})
+sys.exit(main())
+"""
+    words = [sys.executable, "-c", code, "verify", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, "unstale: interrupted\n")
+
+
+def test_a_termination_that_python_drops_is_raised_again() -> None:
+    """In a `__del__` it is only printed. While it is obeyed, a slow clean-up is not disturbed."""
+    code = """
+import os, signal, sys, time
+from unstale.cli.signals import Terminated, obey_signals
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0)
+obey_signals()
+try:
+    made = Dropped()
+    del made
+    for _ in range(1000):
+        time.sleep(0.01)
+    print("not terminated")
+except Terminated:
+    for _ in range(120):
+        time.sleep(0.01)
+    print("cleaned up")
+"""
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "Exception ignored" in done.stderr
+    assert done.stdout == "cleaned up\n"
+
+
 @pytest.mark.slow
 def test_a_terminated_mine_leaves_no_scratch(beir: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "unstale", "mine", "--data", str(beir), "--hard-negatives", "2"]

@@ -1,26 +1,20 @@
-"""Commands in any order, killed at any file operation, on a folder that others use as well.
+"""Real commands in any order, killed at any file operation, on a folder that others use as well.
 
-The job below is a run without its arithmetic: it goes through the same folder, list, lock,
-checkpoints, cells, identity and seal as `unstale train` and `unstale compare`, but a step is a
-hash. So thousands of orders can be tried. What a real training does when it is killed is in
-`test_resume.py` and `test_campaign.py`.
+Every command is `unstale` as a user types it, in a process of its own, with a real training on a
+few texts and a model of 8 dimensions. The data changes under it, files are damaged, and others put
+theirs into the folder.
 """
 
-import contextlib
-import hashlib
-import io
-import logging
 import os
 import shutil
 import signal
-import sys
 import tempfile
-import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import (
@@ -30,183 +24,155 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tests.conftest import FACTS, TOPICS, write_lines
+from tests.kill import Killer, results, weights
+from tokenizers import Tokenizer, models, pre_tokenizers
 
-from unstale.budget import read_object
-from unstale.cli import verify
-from unstale.cli.options import CompareFlags, TrainFlags
-from unstale.cli.options_inspect import VerifyFlags
-from unstale.cli.output import run_folder
-from unstale.errors import InputError, RunError
-from unstale.files import atomic_file, atomic_folder, write_json
-from unstale.integrity import SEAL
-from unstale.locks import release
-from unstale.results import RunResult
-from unstale.training.cells import CELL, Cell, run_cells
-from unstale.training.checkpoints import _SAVING, _put_in_place, last_checkpoint
-from unstale.training.identity import FORMAT, check_identity
+from unstale.cli.early import is_used
+from unstale.errors import InputError
+from unstale.integrity import SEAL, check_seal
 from unstale.written import written
 
-STEPS = 4
+SMALL = """--steps 3 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --probe-targets 8
+--probe-queries 4 --save-steps 1 --device cpu""".split()
+COMMANDS = {
+    "train": ["train", "--strategy", "corrected", *SMALL],
+    "compare": ["compare", "--strategies", "in-batch,corrected", "--seeds", "0", *SMALL],
+}
 FOREIGN = ["thesis.tex", ".git/config", "model/notes.md", "checkpoints/mine", ".draft.tmp", "x.old"]
 FOREIGN += ["checkpoints/checkpoint-2/mine", "buffer/deep/er/a", "cells/in-batch-0/mine"]
-EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.rmtree"}
-CASES = {"rules": 0, "kills": 0, "refused": 0, "finished": 0}  # how many there were in all
+FOREIGN += ["report.html", "model/README.md", "results.json", "index/mine", "failure.json"]
+KILL = some.none() | some.integers(1, 200) | some.integers(1, 400)
+CASES = {"commands": 0, "kills": 0, "refused": 0, "finished": 0, "edits": 0}  # in all
 
 
-def digest(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+def write_data(folder: Path, variant: str) -> None:
+    """Write 16 texts; a variant differs from "a" in one word or one judgement."""
+    pairs = [(topic, fact) for topic in TOPICS[:4] for fact in FACTS[:4]]
+    texts = [f"{topic} {fact}" for topic, fact in pairs]
+    asked = list(texts)
+    if variant == "query":
+        asked[1] = "winter"
+    if variant == "target":
+        texts[2] = "winter"
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, lines in (("corpus", texts), ("queries", asked)):
+        records = [{"_id": f"{name[0]}{i}", "text": text} for i, text in enumerate(lines)]
+        write_lines(folder / f"{name}.jsonl", records)
+    for split, rows in {"train": range(10), "dev": range(10, 13), "test": range(13, 16)}.items():
+        grades = {i: 1 + (variant == split and i == rows[0]) for i in rows}
+        judged = "".join(f"q{i}\tc{i}\t{grade}\n" for i, grade in grades.items())
+        (folder / "qrels" / f"{split}.tsv").write_text(judged)
 
 
-def expected(data: str, seed: int) -> str:
-    """Return what a run that nothing disturbed ends with."""
-    total = digest(data, seed)
-    for step in range(1, STEPS + 1):
-        total = digest(total, step)
-    return total
+VARIANTS = ["a", "query", "target", "train", "dev", "test"]
 
 
-def identity(data: str, seed: int) -> dict[str, str]:
-    return {"format": FORMAT, "data": data, "seed": str(seed)}
-
-
-def train(output: Path, data: str, seed: int, resume: bool) -> RunResult:
-    """Do as `train_checked`: a buffer, steps with checkpoints, a model, and results."""
-    made = identity(data, seed)
-    write_json(output / "buffer" / "meta.json", {"rows": 3})
-    start = last_checkpoint(output) if resume else None
-    done, total = 0, digest(data, seed)
-    if start is not None:
-        state = read_object(start / "state.json")
-        check_identity(start, state["identity"], made)
-        done, total = state["step"], state["total"]
-    for step in range(done + 1, STEPS + 1):
-        total = digest(total, step)
-        pending = output / "checkpoints" / _SAVING / f"checkpoint-{step}"
-        shutil.rmtree(pending.parent, ignore_errors=True)
-        pending.mkdir(parents=True)
-        state = {"identity": made, "step": step, "total": total}
-        write_json(pending / "state.json", state)
-        _put_in_place(pending, output / "checkpoints", keep=2)
-        shutil.rmtree(pending.parent, ignore_errors=True)
-    with atomic_folder(output / "model") as model:
-        (model / "deep").mkdir()
-        (model / "deep" / "weights").write_text(total)
-    with atomic_file(output / "test.npz") as file, file.open("wb") as out:
-        np.savez(out, **{"recall@1": np.ones(2)})
-    return RunResult(strategy="in-batch", metrics={"recall@1": 1.0}, seed=seed, identity=made)
-
-
-def work(kind: str, output: Path, data: str, *, resume: bool, overwrite: bool) -> None:
-    """Run the command, as `main` would."""
-    flags: dict[str, Any] = {"output": str(output), "resume": resume, "overwrite": overwrite}
-    chosen = CompareFlags(**flags) if kind == "compare" else TrainFlags(**flags)
-    with run_folder(kind, chosen) as folder:
-        if folder.finished:
-            return
-        place = folder.begin()
-        if kind == "train":
-            runs = [train(place, data, 0, resume)]
-        else:
-            cells = [
-                Cell(
-                    place / "cells" / f"in-batch-{seed}",
-                    f"seed {seed}",
-                    lambda where, begun, seed=seed: train(where, data, seed, begun),
-                    identity(data, seed),
-                )
-                for seed in (0, 1)
-            ]
-            runs = [done.entry for done in run_cells(cells)]
-        folder.finish({"name": data}, runs)
-
-
-def in_child(kill_at: int | None, *arguments: Any, **flags: Any) -> int:
-    """Run the command in a child, which dies at its n-th file operation; return its status."""
-    child = os.fork()
-    if child == 0:
-        left = [kill_at or 0]
-
-        def watch(event: str, _: tuple[Any, ...]) -> None:
-            if event in EVENTS:
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        status = 1
-        try:
-            if kill_at:
-                sys.addaudithook(watch)
-            work(*arguments, **flags)
-            status = 0
-        except (InputError, OSError):
-            status = 2
-        except RunError:
-            status = 3
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def write_model(folder: Path) -> None:
+    words = [*TOPICS, *FACTS, "[UNK]"]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    start = torch.randn(len(words), 8, generator=torch.Generator().manual_seed(0))
+    static = StaticEmbedding(tokenizer, embedding_weights=start)
+    SentenceTransformer(modules=[static, Normalize()], device="cpu").save_pretrained(str(folder))
 
 
 class Commands(RuleBasedStateMachine):
     """One output folder; the data may change, and others put files into the folder."""
 
     kind = "train"
+    kill: ClassVar[Killer]
+    home: ClassVar[Path]  # the model, and runs that nothing disturbed
+    whole: ClassVar[dict[tuple[str, str, str], Any]]
 
     def __init__(self) -> None:
         super().__init__()
-        self.top = Path(tempfile.mkdtemp(prefix="machine-"))
-        self.run, self.data = self.top / "run", "a"
+        self.top = Path(tempfile.mkdtemp(prefix="machine-", dir=self.home))
+        self.run, self.log, self.seeds = self.top / "run", self.top / "log", "0"
         self.foreign: dict[Path, str] = {self.top / "outside": "mine"}
         (self.top / "outside").write_text("mine")
-        self.spoilt = False
+        self.variant, self.tried = "a", set[str]()
+        write_data(self.home / "data", "a")
 
     def teardown(self) -> None:
-        release()
         shutil.rmtree(self.top)
 
-    def command(self, kill_at: int | None = None, **flags: bool) -> int:
-        CASES["rules"] += 1
-        given = {"resume": False, "overwrite": False} | flags
-        status = in_child(kill_at, self.kind, self.run, self.data, **given)
-        assert status in (0, 2, 3, -signal.SIGKILL), status
+    def command(self, words: list[str], operation: int | None = None) -> int:
+        """Run a command; whatever comes of it, it says so, and a refusal changes nothing."""
+        CASES["commands"] += 1
+        self.tried.add(self.variant)
+        before = self.held()
+        status = self.kill.run(words, self.log, operation)
+        said = self.log.read_text(errors="replace")
+        assert "Traceback" not in said, said
+        assert status in (0, 2, 3, -signal.SIGKILL), said
+        if status in (2, 3):
+            assert "error: " in said or "stopped: " in said, said
+        if status == 2:
+            assert self.held() == before, said
         CASES["kills"] += status == -signal.SIGKILL
         CASES["refused"] += status in (2, 3)
         return status
+
+    def held(self) -> dict[str, bytes]:
+        """Read what a finished run consists of."""
+        if not (self.run / SEAL).is_file():
+            return {}
+        names = [SEAL, "config.yaml", "results.json", "report.html"]
+        files = [self.run / name for name in names]
+        files += [f for part in ("model", "cells") for f in (self.run / part).rglob("model*/*")]
+        return {
+            str(f): f.read_bytes() for f in files if (self.run / SEAL).is_file() and f.is_file()
+        }
+
+    def begin_with(self, *flags: str, operation: int | None) -> int:
+        where = ["--data", str(self.home / "data"), "--model", str(self.home / "model")]
+        words = [*COMMANDS[self.kind], *where, "--output", str(self.run), *flags]
+        return self.command(words, operation)
 
     @property
     def inside(self) -> list[Path]:
         return [path for path in self.foreign if path.is_relative_to(self.run)]
 
-    @rule(kill_at=some.none() | some.integers(1, 120))
-    def begin(self, kill_at: int | None) -> None:
-        used = self.run.is_dir() and any(
-            p.name not in (".lock", ".unstale-files") for p in self.run.iterdir()
-        )
-        status = self.command(kill_at)
-        assert not used or status == 2 or kill_at
+    @rule(operation=KILL, fresh=some.integers(0, 3))
+    def begin(self, operation: int | None, fresh: int) -> None:
+        if fresh:  # the user has deleted the folder
+            shutil.rmtree(self.run, ignore_errors=True)
+            self.foreign = {p: t for p, t in self.foreign.items() if p not in self.inside}
+        used = is_used(self.run)
+        status = self.begin_with(operation=operation)
+        assert status == (2 if used else 0) or operation
 
-    @rule(kill_at=some.none() | some.integers(1, 120))
-    def resume(self, kill_at: int | None) -> None:
-        self.command(kill_at, resume=True)
+    @rule(operation=KILL, more=some.booleans())
+    def resume(self, operation: int | None, more: bool) -> None:
+        flags = ["--seeds", "0,1"] if more and self.kind == "compare" else []
+        self.command([self.kind, "--resume", "--output", str(self.run), *flags], operation)
 
-    @rule(kill_at=some.none() | some.integers(1, 120))
-    def overwrite(self, kill_at: int | None) -> None:
-        status = self.command(kill_at, overwrite=True)
-        if self.inside and (self.run / "config.yaml").is_file():
-            assert status == 2 or kill_at
-        if status == 0:
-            self.spoilt = False
+    @rule(operation=KILL)
+    def overwrite(self, operation: int | None) -> None:
+        ours = (self.run / "config.yaml").is_file()
+        status = self.begin_with("--overwrite", operation=operation)
+        if self.inside and ours:
+            assert status == 2 or operation
 
-    @rule(data=some.sampled_from("abc"))
-    def edit_data(self, data: str) -> None:
-        CASES["rules"] += 1
-        self.data = data
+    @precondition(lambda self: self.run.is_dir())
+    @rule(words=some.sampled_from(["verify RUN", "report RUN", "search river --run RUN"]))
+    def look(self, words: str) -> None:
+        self.command([str(self.run) if word == "RUN" else word for word in words.split()])
+
+    @rule(variant=some.sampled_from(VARIANTS))
+    def edit_data(self, variant: str) -> None:
+        CASES["edits"] += 1
+        self.variant = variant
+        write_data(self.home / "data", variant)
 
     @rule(name=some.sampled_from(FOREIGN), text=some.text("xyz", max_size=3))
     def put(self, name: str, text: str) -> None:
-        CASES["rules"] += 1
+        CASES["edits"] += 1
         path = self.run / name
         if path in self.foreign or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +182,7 @@ class Commands(RuleBasedStateMachine):
     @precondition(lambda self: self.inside)
     @rule()
     def take_away(self) -> None:
-        CASES["rules"] += 1
+        CASES["edits"] += 1
         for path in self.inside:
             path.unlink()
             del self.foreign[path]
@@ -224,9 +190,11 @@ class Commands(RuleBasedStateMachine):
     @precondition(lambda self: self.run.is_dir() and written(self.run))
     @rule(which=some.integers(0, 99), how=some.sampled_from(["flip", "cut", "delete"]))
     def damage(self, which: int, how: str) -> None:
-        CASES["rules"] += 1
+        """Spoil a file of ours, but for the flags: whoever changes those asks for another run."""
+        CASES["edits"] += 1
         names = sorted(n for n in written(self.run) or () if (self.run / n).is_file())
-        paths = [self.run / n for n in names if self.run / n not in self.foreign]
+        paths = [self.run / n for n in names if n != "config.yaml"]
+        paths = [path for path in paths if path not in self.foreign]
         if not paths:
             return
         path = paths[which % len(paths)]
@@ -236,24 +204,8 @@ class Commands(RuleBasedStateMachine):
         elif how == "cut":
             path.write_bytes(data[: len(data) // 2])
         elif data:
-            data[which % len(data)] ^= 1
+            data[which * 7919 % len(data)] ^= 1
             path.write_bytes(data)
-        self.spoilt = True
-
-    @rule()
-    def verify(self) -> None:
-        CASES["rules"] += 1
-        good = self.verified()
-        if good and (self.run / SEAL).is_file():
-            CASES["finished"] += 1
-
-    def verified(self) -> bool:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                verify.run(VerifyFlags(str(self.run)))
-        except InputError:
-            return False
-        return True
 
     @invariant()
     def nothing_foreign_is_lost(self) -> None:
@@ -261,18 +213,30 @@ class Commands(RuleBasedStateMachine):
             assert path.read_text() == text
 
     @invariant()
-    def what_is_verified_is_what_was_asked_for(self) -> None:
-        """A sealed folder that passes holds the results of one data set, and no mixture."""
-        if not (self.run / SEAL).is_file() or not self.verified():
+    def what_is_verified_is_what_nothing_disturbed(self) -> None:
+        """A sealed folder that passes has the bits of an undisturbed run, all of one data set."""
+        try:
+            check_seal(self.run)
+        except (InputError, OSError):
             return
-        results = read_object(self.run / "results.json")
-        assert len({run["identity"]["data"] for run in results["runs"]}) == 1
-        for run in results["runs"]:
-            seed = run["seed"]
-            place = self.run if self.kind == "train" else self.run / "cells" / f"in-batch-{seed}"
-            assert (self.kind == "train") or (place / CELL).is_file()
-            weights = (place / "model" / "deep" / "weights").read_text()
-            assert weights == expected(run["identity"]["data"], seed)
+        CASES["finished"] += 1
+        found = results(self.run), weights_of(self.run)
+        seeds = ",".join(sorted({str(run["seed"]) for run in found[0]["runs"]}))
+        assert any(found == self.undisturbed(variant, seeds) for variant in self.tried)
+
+    def undisturbed(self, variant: str, seeds: str) -> Any:
+        """Return what a run ends with that nothing disturbed; it is made once."""
+        key = self.kind, variant, seeds
+        if key not in self.whole:
+            run = self.home / "-".join(key)
+            write_data(self.home / "data", variant)
+            where = ["--data", str(self.home / "data"), "--model", str(self.home / "model")]
+            more = ["--seeds", seeds] if self.kind == "compare" else []
+            words = [*COMMANDS[self.kind], *where, *more, "--output", str(run)]
+            assert self.kill.run(words, self.log) == 0, self.log.read_text()
+            self.whole[key] = results(run), weights_of(run)
+            write_data(self.home / "data", self.variant)
+        return self.whole[key]
 
 
 class Comparisons(Commands):
@@ -281,30 +245,40 @@ class Comparisons(Commands):
     kind = "compare"
 
 
-def run_machine(machine: type[Commands], examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unstale.files._sync", lambda path: None)  # no power is lost here
-    logging.disable(logging.CRITICAL)
+def weights_of(run: Path) -> dict[str, dict[str, bytes]]:
+    return {f.parent.relative_to(run).as_posix(): weights(f.parent) for f in run.rglob("model")}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder, Commands.whole, Commands.kill = tmp_path_factory.mktemp("machines"), {}, Killer()
+    Commands.home = folder
+    write_model(folder / "model")
+    yield folder
+    Commands.kill.close()
+
+
+def run_machine(machine: type[Commands], examples: int, steps: int) -> None:
     before = dict(CASES)
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    chosen = settings(
+        max_examples=examples, stateful_step_count=steps, suppress_health_check=checks
+    )
     try:
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=examples, stateful_step_count=16, suppress_health_check=checks
-            ),
-        )
+        run_state_machine_as_test(machine, settings=chosen)
     finally:
-        logging.disable(logging.NOTSET)
-    print({name: count - before[name] for name, count in CASES.items()})
+        print({name: count - before[name] for name, count in CASES.items()})
 
 
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("machine", [Commands, Comparisons], ids=["train", "compare"])
-def test_a_few_orders_of_commands(machine: type[Commands], monkeypatch: pytest.MonkeyPatch) -> None:
-    run_machine(machine, 3, monkeypatch)
+def test_a_few_orders_of_commands(machine: type[Commands]) -> None:
+    run_machine(machine, 2, 5)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("machine", [Commands, Comparisons], ids=["train", "compare"])
-def test_many_orders_of_commands(machine: type[Commands], monkeypatch: pytest.MonkeyPatch) -> None:
-    run_machine(machine, int(os.environ.get("MACHINES", "60")), monkeypatch)
+def test_many_orders_of_commands(machine: type[Commands]) -> None:
+    run_machine(machine, int(os.environ.get("MACHINES", "40")), 16)

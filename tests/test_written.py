@@ -139,6 +139,47 @@ def test_a_hostile_list_removes_nothing_outside(tmp_path: Path) -> None:
     assert files(tmp_path) == {"secret", "deep/secret", f"run/{LIST}", "run/link"}
 
 
+def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    """Neither one by one nor with its folder, even where unstale would write one of that name."""
+    keep_list(tmp_path)
+    (tmp_path / "model").mkdir()
+    for name in ("results.json", "model/README.md"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=r"results\.json was not written by unstale"):
+        write_json(tmp_path / "results.json", {})
+    with (
+        pytest.raises(InputError, match=r"README\.md was not written by unstale"),
+        atomic_folder(tmp_path / "model") as model,
+    ):
+        (model / "README.md").write_text("ours")
+    assert (tmp_path / "results.json").read_text() == "mine"
+    assert (tmp_path / "model" / "README.md").read_text() == "mine"
+    (tmp_path / "results.json").unlink()
+    for value in (1, 2):  # and what is ours is
+        write_json(tmp_path / "results.json", value)
+
+
+def test_a_report_replaces_only_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = finish(tmp_path / "run")
+    assert main(["report", str(run)]) == main(["report", str(run)]) == 0
+    for folder in (finish(tmp_path / "other"), tmp_path / "no-list"):
+        folder.mkdir(exist_ok=True)
+        (folder / "results.json").write_bytes((run / "results.json").read_bytes())
+        (folder / "report.html").write_text("mine")
+        assert main(["report", str(folder)]) == 2
+        assert "report.html was not written by unstale" in capsys.readouterr().err
+        assert (folder / "report.html").read_text() == "mine"
+
+
+def test_a_torn_line_of_the_list_spoils_no_other(tmp_path: Path) -> None:
+    keep_list(tmp_path)
+    write_json(tmp_path / "a.json", {})
+    with (tmp_path / LIST).open("a") as file:
+        file.write('\n"b.js')  # as a full disk leaves it
+    write_json(tmp_path / "c.json", {})
+    assert written(tmp_path) == {"a.json", "c.json"}
+
+
 @pytest.mark.parametrize("kind", ["device", "link", "pipe", "folder"])
 def test_only_regular_files_are_replaced(kind: str, tmp_path: Path) -> None:
     path, kept = tmp_path / "plan.json", tmp_path / "kept"
@@ -247,8 +288,10 @@ def test_an_output_that_is_a_loop_of_links(
 ) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert main(["train", "--output", str(tmp_path / "a")]) == 2
-    assert "cannot be a folder" in capsys.readouterr().err
+    (tmp_path / "c").symlink_to(tmp_path / "nothing")
+    for name in ("a", "a/below", "c"):
+        assert main(["train", "--output", str(tmp_path / name)]) == 2
+        assert "is a link to nothing" in capsys.readouterr().err
 
 
 def test_a_command_advises_only_flags_that_it_has(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unstale.errors import InputError, RunError
-from unstale.written import foreign, note, temporary, written
+from unstale.written import foreign, is_foreign, note, temporary, written
 
 os.umask(_UMASK := os.umask(0o077))  # it can only be read by setting it
 
@@ -34,6 +34,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise InputError(f"{path} is no regular file, and is not replaced")
+    if is_foreign(path):
+        raise _not_ours(path)
     made = temporary(path)
     try:
         with one_error(path):
@@ -100,9 +102,14 @@ def scratch_beside(path: Path) -> Iterator[Path]:
 def _carry(old: Path, new: Path) -> None:
     """Put what somebody else put into a folder into the one that will replace it, too."""
     for name in foreign(old) if written(old) is not None else ():
-        if not (new / name).exists():
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(old / name, new / name, follow_symlinks=False)
+        if (new / name).exists():
+            raise _not_ours(old / name)
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(old / name, new / name, follow_symlinks=False)
+
+
+def _not_ours(path: Path) -> InputError:
+    return InputError(f"{path} was not written by unstale, and is not replaced; move it away")
 
 
 def _move_all(source: Path, target: Path) -> None:

@@ -70,13 +70,16 @@ def lost_files(folder: Path, needs: Iterable[str] = ()) -> list[str]:
     )
 
 
-def check_seal(folder: Path, *, full: bool = True) -> int:
+def check_seal(folder: Path, *, full: bool = True, of: Iterable[str] = ("",)) -> int:
     """Compare a folder with its list, by content or by sizes only; return how many files.
+
+    Args:
+        of: Only files whose names begin with one of these.
 
     Raises:
         InputError: Names the file that is missing, cut, changed, or outside the folder.
     """
-    files = _read(folder)
+    files = {name: e for name, e in _read(folder).items() if name.startswith(tuple(of))}
     for name, entry in files.items():
         path = inside(folder, name, folder / SEAL)
         if not path.is_file():

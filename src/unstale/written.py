@@ -23,6 +23,11 @@ def temporary(path: Path, kind: str = "tmp") -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.unstale-{kind}")
 
 
+def is_temporary(name: str) -> bool:
+    """Tell whether a name is one that only unstale gives, to what is not finished."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def keep_list(folder: Path) -> None:
     """Begin the list of a folder, unless it, or a folder above it, keeps one."""
     if _keeper(folder / LIST) is None:
@@ -43,9 +48,9 @@ def note(paths: Iterable[Path], *, gone: Path | None = None) -> None:
         return
     lines: list[object] = [{"gone": _name(gone, keeper)}] if gone else []
     names = [_name(path, keeper) for path in files]
-    lines += [n for n in names if not any(map(_TEMPORARY.fullmatch, n.split("/")))]
-    with (keeper / LIST).open("a", encoding="utf-8") as file:
-        file.write("".join(f"{json.dumps(line)}\n" for line in lines))
+    lines += [n for n in names if not any(map(is_temporary, n.split("/")))]
+    with (keeper / LIST).open("a", encoding="utf-8") as file:  # a torn line before it ends here
+        file.write("".join(f"\n{json.dumps(line)}" for line in lines))
 
 
 def written(folder: Path) -> set[str] | None:
@@ -70,6 +75,12 @@ def written(folder: Path) -> set[str] | None:
     top = "" if keeper == folder.absolute() else f"{_name(folder, keeper)}/"
     inside = (name.removeprefix(top) for name in found if name.startswith(top))
     return {name for name in inside if ".." not in name.split("/") and not name.startswith("/")}
+
+
+def is_foreign(path: Path) -> bool:
+    """Tell whether somebody else put a file where unstale keeps a list of its own."""
+    ours = written(path.parent)
+    return ours is not None and path.name not in ours and os.path.lexists(path)
 
 
 def foreign(folder: Path) -> list[str]:
@@ -111,21 +122,21 @@ def forget_missing(folder: Path) -> None:
 def sweep(folder: Path) -> None:
     """Delete what killed writers left behind; only where no other process can be writing."""
     for place, folders, files in os.walk(folder):
-        for name in [name for name in folders if _TEMPORARY.fullmatch(name)]:
+        for name in [name for name in folders if is_temporary(name)]:
             folders.remove(name)
             shutil.rmtree(Path(place, name), ignore_errors=True)
         for name in files:
-            if _TEMPORARY.fullmatch(name):
+            if is_temporary(name):
                 Path(place, name).unlink(missing_ok=True)
 
 
 def _files(folder: Path) -> Iterator[str]:
     """Yield every file and link below a folder, by its name in it; unfinished ones are no files."""
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not _TEMPORARY.fullmatch(name)]
+        folders[:] = [name for name in folders if not is_temporary(name)]
         links = [name for name in folders if Path(place, name).is_symlink()]
         for name in [*files, *links]:
-            if not _TEMPORARY.fullmatch(name):
+            if not is_temporary(name):
                 yield Path(place, name).relative_to(folder).as_posix()
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from unstale.cli.config import read_config, save_config
-from unstale.cli.options import EvaluateFlags, TrainFlags
+from unstale.cli.options import CompareFlags, EvaluateFlags, TrainFlags
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
 from unstale.locks import release
 from unstale.results import RunResult, read_results
-from unstale.written import LIST, LOCK
+from unstale.written import LIST, LOCK, begin_list
 
 RESULT = RunResult(strategy="stale", metrics={"recall@10": 0.5}, steps=7)
 
@@ -98,6 +98,28 @@ def test_a_refused_resume_keeps_the_flags_that_the_run_began_with(tmp_path: Path
     with pytest.raises(InputError, match="--steps 8: it began with 7"):
         stop_after(changed)
     assert read_config(tmp_path / "run")["steps"] == 7
+
+
+def test_a_command_killed_in_its_first_moment_can_be_repeated(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    begin_list(run)
+    (run / ".config.yaml.77.unstale-tmp").touch()  # as SIGKILL leaves it
+    with run_folder("train", TrainFlags(output=str(run))) as folder:
+        folder.begin()
+    assert names(run) == {"config.yaml", LIST, LOCK}
+
+
+def test_a_refused_resume_leaves_a_finished_folder_finished(tmp_path: Path) -> None:
+    """As when a comparison is given more seeds, and its data turns out to have changed."""
+    run = tmp_path / "run"
+    with run_folder("compare", CompareFlags(output=str(run), seeds="0")) as folder:
+        folder.begin()
+        folder.finish({"name": "world"}, [])
+    more = CompareFlags(output=str(run), seeds="0,1", resume=True)
+    with pytest.raises(InputError, match="bad"):
+        stop_after(more)
+    assert read_config(run)["seeds"] == "0"
+    assert check_seal(run) == 2
 
 
 def test_what_a_command_reads_is_not_replaced(tmp_path: Path) -> None:

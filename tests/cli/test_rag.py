@@ -46,6 +46,13 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
         victim.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
         assert main(["verify", str(run)]) == 2
         assert f"{victim} is damaged" in capsys.readouterr().out
+        assert main(["answer", "which river was deep?", "--run", str(run)]) == 2
+        assert f"{victim} is damaged" in capsys.readouterr().err
+        (run / "files.json").rename(tmp_path / "seal")  # without it, what loads them must say so
+        victim.write_bytes(data[:-9])
+        assert main(["answer", "which river was deep?", "--run", str(run)]) == 2
+        assert "error: cannot load the" in capsys.readouterr().err
+        (tmp_path / "seal").rename(run / "files.json")
         victim.write_bytes(data)
 
 

@@ -145,6 +145,17 @@ def test_processes_with_different_corpora_do_not_train_together(
         ("no_such_thing", 1, "no_such_thing: a run takes only adam_beta1"),
         ("optim", "nonsense", "the Trainer refuses this .*nonsense"),
         ("lr_scheduler_type", "nonsense", "the Trainer refuses this"),
+        ("log_level", "nonsense", "--trainer.log_level nonsense: the Trainer refuses this"),
+        ("optim_args", "nonsense", "the Trainer refuses this"),
+        ("optim", "lomo", "the Trainer refuses this .*install"),
+        ("report_to", "nonsense", "the Trainer refuses this .*not supported"),
+        ("weight_decay", "much", "the Trainer refuses this"),
+        ("weight_decay", -1, "weight_decay must be a finite number from 0 on, got -1"),
+        ("max_grad_norm", float("nan"), "max_grad_norm must be a finite number from 0 on"),
+        ("adam_beta1", 7, "the Trainer refuses this .*beta"),
+        ("dataloader_num_workers", 2, "batches are made in the training process"),
+        ("gradient_accumulation_steps", 0, "the Trainer refuses this"),
+        ("torch_compile_backend", "nonsense", "the Trainer refuses this"),
     ],
 )
 def test_the_trainer_is_given_only_what_a_run_can_record(name: str, value, why: str) -> None:
@@ -153,6 +164,6 @@ def test_the_trainer_is_given_only_what_a_run_can_record(name: str, value, why: 
 
 
 def test_what_the_trainer_is_given_is_recorded() -> None:
-    given = {"weight_decay": 0.1, "lr_scheduler_type": "constant", "dataloader_num_workers": 2}
+    given = {"weight_decay": 0.1, "lr_scheduler_type": "constant", "logging_steps": 2}
     check_arguments(given | {"bf16": True, "warmup_steps": 0.1, "report_to": "none"})
     assert recorded(given) == {"weight_decay": 0.1, "lr_scheduler_type": "constant"}

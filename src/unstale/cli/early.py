@@ -15,7 +15,7 @@ from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
 from unstale.training.arguments import check_names
-from unstale.written import LIST, LOCK, foreign
+from unstale.written import LIST, LOCK, foreign, is_temporary
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla")
@@ -104,10 +104,10 @@ def check_output(chosen: OutputFlags) -> None:
     if not chosen.output:
         raise InputError("--output is required: a folder for the results")
     folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
-    try:
-        place = folder.resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links
-        raise InputError(f"--output {folder} cannot be a folder ({error})") from None
+    for part in (folder, *folder.parents):
+        if part.is_symlink() and not part.exists():
+            raise InputError(f"--output {folder} cannot be a folder: {part} is a link to nothing")
+    place = folder.resolve()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--output {folder} is a file")
     used = is_used(folder)
@@ -140,8 +140,9 @@ def _check_ours(folder: Path) -> None:
 
 
 def is_used(folder: Path) -> bool:
-    """Tell whether a folder holds something."""
-    return folder.is_dir() and any(path.name not in (LOCK, LIST) for path in folder.iterdir())
+    """Tell whether a folder holds something but what a kill in the first moment left."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return any(name not in (LOCK, LIST) and not is_temporary(name) for name in names)
 
 
 def resumes(chosen: OutputFlags) -> bool:

@@ -20,6 +20,7 @@ from unstale.data.load import load_dataset
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
+from unstale.integrity import SEAL, check_seal
 from unstale.rag.ask import Asker
 from unstale.rag.job import ANSWERING
 from unstale.rag.load import load_questions
@@ -27,6 +28,7 @@ from unstale.rag.load_reader import load_reader
 from unstale.rag.settings import Fusion
 from unstale.results import CORRECTOR, number
 
+_USED = ("model", "reader", ANSWERING)
 INDEX = "index"  # the corpus as the trained model embeds it, kept: the next search starts at once
 
 
@@ -41,8 +43,14 @@ class FinishedRun:
 
     @classmethod
     def open(cls, path: str, *, trust_remote_code: bool) -> "FinishedRun":
-        """Read the flags of a run; those of a comparison's cell are its comparison's."""
+        """Read the flags of a run; those of a comparison's cell are its comparison's.
+
+        Of a finished run, every byte of its models must be as it was written.
+        """
         owner = check_run(path)
+        if (owner / SEAL).is_file():
+            inner = Path(path).resolve().relative_to(owner.resolve())
+            check_seal(owner, of=[(inner / part).as_posix() for part in _USED])
         return cls(Path(path), config_with_data(owner), trust_remote_code)
 
     @property

@@ -29,7 +29,7 @@ from unstale.cli import options, options_inspect
 from unstale.cli.config import CONFIG, read_flags
 from unstale.cli.early import check_early
 from unstale.cli.flags import about, add_flags, flag_values, instantiate, known_flags
-from unstale.cli.signals import Terminated, obey_signals
+from unstale.cli.signals import Terminated, obey_signals, obeyed
 from unstale.declare import check_bounds
 from unstale.declare import flag as flag_of
 from unstale.errors import InputError, RunError
@@ -96,7 +96,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # as a program: say where, if a lost memory map ends it (SIGBUS)
         faulthandler.enable()
         show_logs()
-        obey_signals()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = parse(words)
@@ -111,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = instantiate(COMMANDS[name], parsed[name].as_dict())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     try:
+        if arguments is None:  # before this, `__main__` answers signals
+            obey_signals()
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and name not in SHARED:
             raise InputError(f"it runs in one process; torchrun is for {', '.join(SHARED)}")
         check_bounds(chosen)
@@ -133,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(3, f"unstale {name}: stopped: {LOST}")
     except Terminated:
+        obeyed()
         return _fail(143, f"unstale {name}: terminated{_way_on(chosen)}")
     except KeyboardInterrupt:
         return _fail(130, f"unstale {name}: interrupted{_way_on(chosen)}")

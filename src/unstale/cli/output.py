@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from unstale.budget import read_small
 from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
 from unstale.cli.early import check_output, is_used, resumes
 from unstale.cli.options import OutputFlags
 from unstale.distributed import barrier, rank
 from unstale.errors import InputError
-from unstale.files import atomic_folder
+from unstale.files import atomic_file, atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
 from unstale.locks import hold
 from unstale.results import RESULTS, RunResult, write_results
@@ -40,7 +41,7 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
 
     A folder that is about to be replaced may hold nothing that the command reads, by its flags.
     One in which bad input stopped a command before anything was made is emptied again, so that
-    the corrected command can have it.
+    the corrected command can have it. A resume that is refused leaves flags and seal as they were.
     """
     run = RunFolder(command, chosen)
     try:
@@ -49,6 +50,8 @@ def run_folder(command: str, chosen: OutputFlags) -> Iterator["RunFolder"]:
         made = run.begun and [p for p in run.path.iterdir() if p.name not in (CONFIG, LOCK, LIST)]
         if run.begun and not made and rank() == 0:
             remove_written(run.path)
+        elif run.begun:
+            run.put_back()
         raise
 
 
@@ -64,6 +67,7 @@ class RunFolder:
         self.begun = False
         self._command = command
         self._chosen = chosen
+        self._before: dict[str, bytes] = {}  # what a resume replaces at once
         self.finished = _is_finished(command, chosen)  # which prints it
         if not self.finished:
             _open_output(chosen, dry=True)
@@ -71,12 +75,21 @@ class RunFolder:
     def begin(self) -> Path:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
         if rank() == 0:
+            if resumes(self._chosen):
+                found = [self.path / name for name in (CONFIG, SEAL)]
+                self._before = {p.name: read_small(p) for p in found if p.is_file()}
             _open_output(self._chosen)
             begin_list(self.path)
             save_config(self.path, self._command, self._chosen)
         self.begun = True
         barrier()
         return self.path
+
+    def put_back(self) -> None:
+        """Undo what the beginning of a resume did to a folder: its results are the earlier ones."""
+        for name, data in self._before.items():
+            with atomic_file(self.path / name) as file:
+                file.write_bytes(data)
 
     def finish(
         self, data: Mapping[str, Any], runs: Sequence[RunResult], **more: Mapping[str, Any]
@@ -117,11 +130,11 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     if dry:
         return folder
     hold(folder)
+    sweep(folder)
     if used and overwrite:
         remove_written(folder)
     if resume:
         begin_list(folder)
-        sweep(folder)
         forget_missing(folder)  # what a user deleted since is not lost
         (folder / SEAL).unlink(missing_ok=True)  # until the run is finished again
     return folder

@@ -118,7 +118,7 @@ def _open(name: str, device: str | None, trust_remote_code: bool) -> SentenceTra
         return SentenceTransformer(
             name, device=device, trust_remote_code=trust_remote_code, local_files_only=local
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of many kinds, whatever is damaged in its files
         reason = str(error).strip().partition("\n")[0] or repr(error)
         rule = WHAT_TO_DO if local else "not `tiny`, a model folder or a name on the hub"
         if "trust_remote_code" in str(error):

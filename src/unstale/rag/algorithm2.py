@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
 from unstale.data.tokens import TokenStore, to_device
 from unstale.distributed import exchange, share
@@ -22,13 +22,14 @@ from unstale.rag.losses import informative, marginal_nll, perplexity_distillatio
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Encoded, Reader, reader_input
 from unstale.rag.settings import Fusion
+from unstale.training.callbacks import Algorithm
 from unstale.training.candidates import gather_queries, membership
 from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
 from unstale.training.record import RunRecord
 
 
 @final
-class RetrieverReaderLoss(nn.Module):
+class RetrieverReaderLoss(Algorithm):
     """The retriever's, the reader's and the miner's losses, each moving only its own weights.
 
     Args:

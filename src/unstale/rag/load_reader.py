@@ -52,7 +52,9 @@ def load_reader(
         tokenizer = AutoTokenizer.from_pretrained(name, **trusted)
         loader = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = loader.from_pretrained(name, **trusted)
-    except (OSError, ValueError, KeyError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # of many kinds, whatever is damaged in its files
         reason = (str(error).strip().splitlines() or [repr(error)])[0]
         raise InputError(f"cannot load the reader {name!r} ({reason})") from error
     if config.is_encoder_decoder and tokenizer.pad_token_id is None:

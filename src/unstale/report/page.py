@@ -13,6 +13,7 @@ from unstale.report.grid import comparison_table, results_table
 from unstale.report.shown import answers_html, examples_html
 from unstale.report.words import key_figures, sentences
 from unstale.results import RESULTS, JsonObject, read_results
+from unstale.written import keep_list
 
 PAGE = "report.html"
 
@@ -25,6 +26,7 @@ def write_page(folder: Path, settings: dict[str, Any] | None = None) -> Path:
         settings: The run's settings, if known; all of them are shown as its recipe.
     """
     page = build_page(read_results(folder), settings or {}, source=folder / RESULTS)
+    keep_list(folder)  # so that a page that somebody else put there is not replaced
     with atomic_file(folder / PAGE) as temporary:
         temporary.write_text(page, "utf-8")
     return folder / PAGE

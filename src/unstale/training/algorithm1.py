@@ -14,7 +14,7 @@ from typing import Any, final
 import torch
 from jaxtyping import Float, Int
 from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
 from unstale.data.dataset import Positives
 from unstale.data.tokens import TokenStore
@@ -22,6 +22,7 @@ from unstale.encoders.embed import dimension, is_cosine
 from unstale.errors import InputError
 from unstale.miners.miner import Queries
 from unstale.miners.negatives import Negatives
+from unstale.training.callbacks import Algorithm
 from unstale.training.candidates import choose_candidates
 from unstale.training.card import CITATION
 from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
@@ -30,7 +31,7 @@ from unstale.training.record import RunRecord
 
 
 @final
-class FreshNegativesLoss(nn.Module):
+class FreshNegativesLoss(Algorithm):
     """The task loss of the encoders and the miner's own loss, each moving only its own weights.
 
     Args:

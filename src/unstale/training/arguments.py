@@ -1,7 +1,9 @@
 """Which arguments of transformers' Trainer may a run be given, and why not the others?"""
 
+import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from unstale.errors import InputError
@@ -15,17 +17,23 @@ _RECORDED = set(
 )
 # They change none. A resumed run may have others.
 _FREE = set(
-    "dataloader_num_workers dataloader_persistent_workers dataloader_pin_memory "
-    "dataloader_prefetch_factor ddp_timeout disable_tqdm log_level log_level_replica "
+    "dataloader_pin_memory ddp_timeout disable_tqdm log_level log_level_replica "
     "logging_first_step logging_steps logging_strategy project report_to run_name "
     "skip_memory_metrics torch_empty_cache_steps".split()
 )
+# What depends on the machine or on the model.
+_UNTRIED = {"bf16", "fp16", "tf32", "gradient_checkpointing", "gradient_checkpointing_kwargs"}
+_TRIED: list[dict[str, Any]] = []  # without an error, by this process
 _INEXACT = "a resumed run would not end as an uninterrupted one"
 _AWAY = "unstale sends nothing away; push the finished model yourself"
 _OWN = "unstale averages gradients between processes itself"
+_FORKED = "batches are made in the training process: a tokenizer that has worked cannot be forked"
 _WHY = {
     "auto_find_batch_size": "use --batch-size",
     "data_seed": "use --seed",
+    "dataloader_num_workers": _FORKED,
+    "dataloader_persistent_workers": _FORKED,
+    "dataloader_prefetch_factor": _FORKED,
     "deepspeed": _OWN,
     "eval_steps": "use --eval-steps",
     "eval_strategy": "use --eval-steps",
@@ -64,18 +72,48 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse an argument that a run does not take, and a value that the Trainer does not."""
-    import torch  # not above: a wrong name is found before anybody waits for these
-    from transformers import TrainingArguments
+    """Refuse an argument that a run does not take, and a value that the Trainer does not.
 
+    A value is tried: the Trainer makes one step with it, on a model of one weight.
+    """
     check_names(given)
-    plain = {name: value for name, value in given.items() if name not in ("bf16", "fp16", "tf32")}
+    for name, value in given.items():
+        if isinstance(value, int | float) and not 0 <= value < math.inf:
+            raise InputError(f"--trainer.{name} must be a finite number from 0 on, got {value}")
+    plain = {name: value for name, value in given.items() if name not in _UNTRIED}
+    if not plain or plain in _TRIED:
+        return
     try:
-        cpu = not torch.accelerator.is_available()
-        TrainingArguments("unused", **{"report_to": "none", **plain, "use_cpu": cpu})
+        with TemporaryDirectory() as folder:
+            _step_once(folder, plain)
     except Exception as error:  # of many kinds, whatever is wrong with a value
-        reason = " ".join(str(error).split())
-        raise InputError(f"--trainer: the Trainer refuses this ({reason[:300]})") from None
+        named = ", ".join(f"--trainer.{name} {value}" for name, value in plain.items())
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{named}: the Trainer refuses this ({reason[:300]})") from None
+    _TRIED.append(plain)
+
+
+def _step_once(folder: str, given: Mapping[str, Any]) -> None:
+    """Make one step with some arguments; what would report it elsewhere is built, but not told."""
+    import torch  # not above: a wrong name is found before anybody waits for these
+    from transformers import DefaultFlowCallback, Trainer, TrainingArguments
+
+    class OneWeight(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1, 1))
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": (self.weight * x).sum()}
+
+    fixed = {"max_steps": 1, "save_strategy": "no", "disable_tqdm": True}
+    fixed |= {"use_cpu": not torch.accelerator.is_available(), "remove_unused_columns": False}
+    arguments = TrainingArguments(folder, **{"report_to": "none", **given, **fixed})
+    trainer = Trainer(OneWeight(), arguments, train_dataset=[{"x": torch.ones(1)}] * 9)
+    trainer.callback_handler.callbacks = [DefaultFlowCallback()]
+    trainer.train()
+    if trainer.state.global_step != 1:
+        raise ValueError("it makes no steps with it")
 
 
 def recorded(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from unstale.data.tokens import TokenStore
@@ -24,9 +24,11 @@ LOGGED = (*_RETRIEVAL, *(f"train_{name}" for name in _RETRIEVAL), "exact_match",
 LOGGED += ("answer_recall@20",)
 
 
-@runtime_checkable
-class Algorithm(Protocol):
-    """What Algorithms 1 and 2 have in common: encoders that train while a miner retrieves."""
+class Algorithm(nn.Module):
+    """What Algorithms 1 and 2 have in common: encoders that train while a miner retrieves.
+
+    It is no protocol: since Python 3.12 one does not find the modules that a module holds.
+    """
 
     model: SentenceTransformer
     miner: Miner

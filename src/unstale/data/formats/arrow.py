@@ -11,6 +11,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from unstale.budget import RECORD, too_large
+from unstale.data.formats.footer import column_chunks
 from unstale.errors import InputError
 
 _VALUES = 2**27  # in one row group of a column
@@ -23,15 +24,13 @@ def open_parquet(path: Path, *, as_stored: bool = True) -> pq.ParquetFile:
     Batches then end with each row group.
     """
     try:
-        meta = pq.read_metadata(path)
-        columns = range(meta.num_columns)
-        for group in map(meta.row_group, range(meta.num_row_groups)):
-            for column in map(group.column, columns):
-                many = column.total_uncompressed_size > RECORD
-                many &= column.total_uncompressed_size > _EXPANDED * column.total_compressed_size
-                if many or column.num_values > _VALUES:
-                    raise too_large(path, f"column {column.path_in_schema!r} of a row group")
-        texts = [meta.schema.column(i) for i in columns]
+        schema = pq.read_metadata(path).schema
+        for chunk in column_chunks(path):
+            many = chunk.uncompressed > RECORD
+            many &= chunk.uncompressed > _EXPANDED * chunk.compressed
+            if many or chunk.values > _VALUES:
+                raise too_large(path, f"column {chunk.name!r} of a row group")
+        texts = [schema.column(i) for i in range(len(schema))]
         texts = [text.path for text in texts if text.physical_type == "BYTE_ARRAY"]
         return pq.ParquetFile(path, read_dictionary=texts if as_stored else None)
     except (pa.ArrowException, ValueError, OSError) as error:  # a column's name may be no UTF-8
