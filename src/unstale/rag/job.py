@@ -20,7 +20,7 @@ from unstale.files import atomic_folder, write_json
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import LOOKS, choose_dev, score
-from unstale.rag.evaluator import RagEvaluator
+from unstale.rag.evaluator import RagEvaluator, Starts
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
@@ -78,8 +78,12 @@ def train_rag_checked(
     *,
     resume: bool = False,
     progress: bool = True,
+    starts: Starts | None = None,
 ) -> RunResult:
-    """Train with settings that were checked: prepare, train, save, measure."""
+    """Train with settings that were checked: prepare, train, save, measure.
+
+    Of runs that share `starts` and start alike, the first measures the start.
+    """
     settings, progress = checked.settings, progress and distributed.rank() == 0
     if settings.strategy in ("none", "frozen"):
         retriever.requires_grad_(False)
@@ -94,7 +98,7 @@ def train_rag_checked(
     )
     timed = partial(prepared.clock.timed, "evaluation")
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
-    initial = timed(evaluator.begin)(retriever, corpus)
+    initial = timed(evaluator.begin)(retriever, corpus, {} if starts is None else starts)
     found_at_start = evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
