@@ -20,7 +20,7 @@ from unstale.encoders.embed import is_cosine, preprocess
 from unstale.miners.miner import Miner, Queries
 from unstale.rag.losses import informative, marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import Encoded, Reader, reader_input
+from unstale.rag.reader import Encoded, Prompt, Reader, reader_input
 from unstale.rag.settings import Fusion
 from unstale.training.candidates import gather_queries, membership
 from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
@@ -45,6 +45,7 @@ class RetrieverReaderLoss(nn.Module):
         start: The targets that the retriever ranked first before training, by question row; the
             last of each question's k targets are replaced by the first of these that it lacks.
         start_targets: How many are.
+        mini_batch_size: Texts to encode at a time (GradCache); 0 encodes all at once.
         seed: Random seed for the choice among several answers to a question.
     """
 
@@ -63,6 +64,7 @@ class RetrieverReaderLoss(nn.Module):
         frozen: bool = False,
         start: Int[Tensor, "q k"] | None = None,
         start_targets: int = 0,
+        mini_batch_size: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -72,7 +74,8 @@ class RetrieverReaderLoss(nn.Module):
         self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
         self.start, self.start_targets = start, start_targets
         self.record = RunRecord()  # the trainer keeps its step
-        self._encoding = Encoding(is_cosine(retriever))
+        self._encoding = Encoding(is_cosine(retriever), mini_batch_size)
+        reader.mini_batch_size = mini_batch_size
 
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""
@@ -168,7 +171,7 @@ class RetrieverReaderLoss(nn.Module):
         self.record.check_finite("fresh embeddings", fresh, rows)
         return fresh
 
-    def _read(self, inputs: Sequence[str]) -> Encoded:
+    def _read(self, inputs: Sequence[Prompt]) -> Encoded:
         before = self.reader.truncated
         with self.record.timed("reader", self.model.device):
             encoded = self.reader.encode(inputs)
