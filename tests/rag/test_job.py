@@ -95,7 +95,9 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp
         ({"strategy": "magic"}, "unknown strategy 'magic'; choose from none, frozen"),
         ({"batch_size": 100}, "a batch of 100 needs at least 100 training questions; .* has 80"),
         ({"eval_split": "later"}, "no split 'later'"),
-        ({"reader_lr": -1.0}, "--reader-lr must be above 0, got -1.0"),
+        ({"reader_lr": 0.0, "strategy": "frozen"}, "--reader-lr 0 with --strategy frozen trains"),
+        ({"patience": 2}, "--patience needs --dev-questions"),
+        ({"reader_lr": -1.0}, "--reader-lr must be at least 0, got -1.0"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(

@@ -49,6 +49,10 @@ def check_rag(
     if (settings.start_targets or 0) >= k:
         rule = f"some of the k = {k} targets must come from the retriever as it is"
         raise InputError(f"--start-targets {settings.start_targets}: {rule}")
+    if settings.reader_lr == 0 and settings.strategy in ("none", "frozen"):
+        raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.patience and not settings.dev_questions:
+        raise InputError("--patience needs --dev-questions: it stops by what they show")
     limits = (
         ("--reader-max-length", reader.max_length, 2),
         ("--answer-length", reader.answer_length, 1),

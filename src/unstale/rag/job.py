@@ -87,6 +87,8 @@ def train_rag_checked(
     settings, progress = checked.settings, progress and distributed.rank() == 0
     if settings.strategy in ("none", "frozen"):
         retriever.requires_grad_(False)
+    if settings.reader_lr == 0:
+        reader.requires_grad_(False)
     dataset = questions.dataset
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
@@ -107,9 +109,9 @@ def train_rag_checked(
     trainer = _make_trainer(algorithm, rows, output, checked, progress=progress)
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
-        look = timed(evaluator.look)
-        every = settings.steps // LOOKS
-        trainer.add_callback(BestByDev(steps, look, trainer.best, every, score))
+        look, every = timed(evaluator.look), settings.steps // LOOKS
+        kept = BestByDev(steps, look, trainer.best, every, score, patience=settings.patience)
+        trainer.add_callback(kept)
     train_or_resume(trainer, dataset, output, resume=resume)
     if len(dev):
         trainer.best.restore()
@@ -128,7 +130,8 @@ def train_rag_checked(
         evaluator.save(output)
     for kept in (start, trainer.best):
         kept.forget()
-    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start)
+    steps = trainer.state.global_step  # fewer than asked for if it stopped early
+    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start, steps)
 
 
 def _warn_of_harm(start: float, end: float) -> None:
@@ -152,7 +155,8 @@ def _make_trainer(
 ) -> RagTrainer:
     settings, reader = checked.settings, algorithm.reader
     arguments = trainer_arguments(
-        output, settings, checked.batch_size, settings.reader_lr or reader.usual_lr,
+        output, settings, checked.batch_size,
+        reader.usual_lr if settings.reader_lr is None else settings.reader_lr,
         reader.device, progress=progress,
     )  # fmt: skip
     return RagTrainer(
@@ -223,10 +227,11 @@ def _results(
     initial: dict[str, float],
     metrics: dict[str, float],
     kept_start: bool,
+    steps: int,
 ) -> RunResult:
     parts, looks = trained.record.parts, trained.record.looks
-    step = int(kept_look(looks, score)["step"]) if looks else checked.settings.steps
-    shared = shared_results(checked, prepared, trained.record)
+    step = int(kept_look(looks, score)["step"]) if looks else steps
+    shared = shared_results(checked, prepared, trained.record, steps)
     shared["seconds"] |= {
         f"{part}_forward": parts.get(f"{part}_seconds", 0.0) for part in ("retriever", "reader")
     }
