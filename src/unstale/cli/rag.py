@@ -62,7 +62,9 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         return retriever, open_reader(replace(chosen, seed=seed), questions, retriever)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
-        return train_rag_checked(questions, *models, folder, own, resume=resume, starts=starts)
+        return train_rag_checked(
+            questions, models[0], models[1], folder, own, resume=resume, starts=starts
+        )
 
     starts: Starts = {}
     models = load(chosen.seed)

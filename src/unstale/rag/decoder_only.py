@@ -48,7 +48,8 @@ class DecoderOnly(Reader):
         length = max(map(len, rows))
         ids = [[self.end] * (length - len(row)) + row for row in rows]
         mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
-        return Encoded(*(torch.tensor(rows, device=self.device) for rows in (ids, mask)))
+        device = self.device
+        return Encoded(torch.tensor(ids, device=device), torch.tensor(mask, device=device))
 
     def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
         """Tokenise answers in full as they follow a prompt, each with the end token."""

@@ -110,8 +110,8 @@ def train_rag_checked(
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
         look, every = timed(evaluator.look), settings.steps // LOOKS
-        kept = BestByDev(steps, look, trainer.best, every, score, patience=settings.patience)
-        trainer.add_callback(kept)
+        watch = BestByDev(steps, look, trainer.best, every, score, patience=settings.patience)
+        trainer.add_callback(watch)
     train_or_resume(trainer, dataset, output, resume=resume)
     if len(dev):
         trainer.best.restore()
@@ -130,8 +130,8 @@ def train_rag_checked(
         evaluator.save(output)
     for kept in (start, trainer.best):
         kept.forget()
-    steps = trainer.state.global_step  # fewer than asked for if it stopped early
-    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start, steps)
+    done = trainer.state.global_step  # fewer than asked for if it stopped early
+    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start, done)
 
 
 def _warn_of_harm(start: float, end: float) -> None:

@@ -114,10 +114,11 @@ class BestByDev(TrainerCallback):
         found, encoded = exchange(seen)[0]  # one decides: the last bit may differ
         looks = algorithm.record.looks
         looks.append({"step": state.global_step, **found})
-        best = looks.index(kept_look(looks, self.score))
-        if best == len(looks) - 1:
+        best = kept_look(looks, self.score)
+        if best is looks[-1]:
             self.best.save()
-        control.should_training_stop |= 0 < self.patience <= len(looks) - 1 - best
+        since = sum(look["step"] > best["step"] for look in looks)
+        control.should_training_stop |= 0 < self.patience <= since
         algorithm.record.counters.targets_probed += encoded
         self.steps.log({f"dev/{name}": value for name, value in found.items()})
         self.steps.clock = time.perf_counter()  # the time this took is not the training's
