@@ -212,7 +212,7 @@ def test_mini_batches_have_the_gradients_of_the_whole_batch(
     reader.model.get_encoder().register_forward_hook(count)
     reader.model.get_decoder().register_forward_hook(count)
     for size in (0, 5):
-        whole = algorithm(questions, retriever, reader, fusion=fusion, mini_batch_size=size)
+        whole = algorithm(questions, retriever, reader, fusion=fusion, at_once=size)
         whole.miner.network.last.bias.data.fill_(0.1)
         whole.zero_grad()
         losses = whole(ROWS)

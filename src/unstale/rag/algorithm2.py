@@ -45,7 +45,7 @@ class RetrieverReaderLoss(nn.Module):
         start: The targets that the retriever ranked first before training, by question row; the
             last of each question's k targets are replaced by the first of these that it lacks.
         start_targets: How many are.
-        mini_batch_size: Texts to encode at a time (GradCache); 0 encodes all at once.
+        at_once: Texts to encode at a time (GradCache); 0 encodes all at once.
         seed: Random seed for the choice among several answers to a question.
     """
 
@@ -64,7 +64,7 @@ class RetrieverReaderLoss(nn.Module):
         frozen: bool = False,
         start: Int[Tensor, "q k"] | None = None,
         start_targets: int = 0,
-        mini_batch_size: int = 0,
+        at_once: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ class RetrieverReaderLoss(nn.Module):
         self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
         self.start, self.start_targets = start, start_targets
         self.record = RunRecord()  # the trainer keeps its step
-        self._encoding = Encoding(is_cosine(retriever), mini_batch_size)
-        reader.mini_batch_size = mini_batch_size
+        self._encoding = Encoding(is_cosine(retriever), at_once)
+        reader.at_once = at_once
 
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""

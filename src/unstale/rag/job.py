@@ -201,7 +201,7 @@ def _make_algorithm(
         frozen=frozen,
         start=start,
         start_targets=beside,
-        mini_batch_size=settings.mini_batch_size,
+        at_once=settings.mini_batch_size,
         seed=settings.seed,
     )
     algorithm.record.identity = prepared.identity

@@ -88,7 +88,7 @@ class Reader(nn.Module, ABC):
         super().__init__()
         self.model, self.tokenizer, self.usual_lr = model, tokenizer, usual_lr
         self.max_length, self.answer_length = max_length, answer_length
-        self.mini_batch_size = 0  # pairs to run at a time (GradCache); 0 runs all at once
+        self.at_once = 0  # pairs to run at a time (GradCache); 0 runs all at once
         self.adapted = False  # by LoRA
         self.truncated = 0  # inputs that were cut, so far
 
@@ -125,7 +125,7 @@ class Reader(nn.Module, ABC):
 
     def log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
         """Return log P of every token of the answers, 0 where a label is padding."""
-        size = self.mini_batch_size and max(1, self.mini_batch_size // encoded.pairs)
+        size = self.at_once and max(1, self.at_once // encoded.pairs)
         return in_mini_batches(
             lambda some: self._log_probs(encoded.take(some), labels[some]), len(labels), size
         )
@@ -177,7 +177,7 @@ class EncoderDecoder(Reader):
             states: Float[Tensor, "m l d"] = whole.last_hidden_state
             return states
 
-        return Encoded(in_mini_batches(some, len(rows), self.mini_batch_size), mask)
+        return Encoded(in_mini_batches(some, len(rows), self.at_once), mask)
 
     def _tokens(self, prompt: Prompt) -> list[int]:
         """Tokenise an input; of one that is too long, the end of the target is cut."""
