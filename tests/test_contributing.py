@@ -203,7 +203,7 @@ def test_no_settings_by_reflection() -> None:
 
 # What `getattr` is for, where no type could say it.
 LOOKED_UP = {
-    "rag/check.py": "reader.model.config",  # of transformers: some have no limit
+    "rag/reader.py": "self.model.config",  # of transformers: some have no limit
     "training/card.py": "settings",  # by the names of its fields
     "training/identity.py": "settings",
     "training/settings.py": "settings",

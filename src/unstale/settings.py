@@ -31,6 +31,9 @@ class RunSettings:
         steps: Number of optimizer steps. Default: from the size of the data, see --epochs.
         batch_size: Queries in one step, over all processes. Default: 256 for static embeddings with
             at least 5,000 training pairs, otherwise 64.
+        mini_batch_size: Encode this many texts at a time and recompute them in the backward pass
+            (GradCache): the same gradients with less memory, for one more forward pass. 0 encodes
+            the whole batch at once. A reader's text is a question with one target.
         learning_rate: Learning rate of the encoders. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
         scale: Multiplies the scores before the softmax (the paper's beta, 1/temperature).
@@ -43,6 +46,7 @@ class RunSettings:
     strategy: str = "staged"
     steps: int = setting(0, least=0)
     batch_size: int | None = setting(None, least=1)
+    mini_batch_size: int = setting(0, least=0)
     learning_rate: float | None = setting(None, least=0)
     scale: float | None = setting(None, above=0)
     seed: int = setting(0, least=0, most=MOST_SEED)
@@ -75,9 +79,6 @@ class NegativeSettings:
             number of negatives on one row.
         share_candidates: Let every query of the batch use the candidates of all queries, as in
             the paper's appendix. Otherwise each query uses only its own.
-        mini_batch_size: Encode this many texts at a time and recompute them in the backward pass
-            (GradCache): the same gradients with less memory, for one more forward pass. 0 encodes
-            the whole batch at once.
         matryoshka_dims: Also train the first N dimensions as embeddings of their own, e.g.
             [256,128,64].
     """
@@ -86,7 +87,6 @@ class NegativeSettings:
     uniform_negatives: int | None = setting(None, least=0)
     given_negatives: int | None = setting(None, least=0)
     share_candidates: bool = True
-    mini_batch_size: int = setting(0, least=0)
     matryoshka_dims: Sequence[int] = ()
 
 

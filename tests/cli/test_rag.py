@@ -93,6 +93,9 @@ def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, c
     assert "exact_match" in results["summary"]["mean"]["none"]
     assert "answer_recall" in results["summary"]["mean"]["frozen"]
     assert "exhaustive" in capsys.readouterr().out
+    cell = str(output / "cells" / "corrected-0")
+    assert main(["answer", "which river was deep?", "--run", cell]) == 0
+    assert "P(y|x)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_without_retrieval_the_reader_sees_the_question_alone(questions, retriev
     whole = algorithm(questions, retriever, reader)
     whole.k = 0
     alone = whole(ROWS)["reader_loss"]
-    texts = [reader_input(t, None) for t in questions.dataset.queries.take(ROWS.numpy())]
+    texts = [reader_input(t, None).text for t in questions.dataset.queries.take(ROWS.numpy())]
     batch = reader.tokenizer(texts, padding=True, return_tensors="pt")
     labels = reader.labels([questions.answers[r][0] for r in ROWS.tolist()])
     torch.testing.assert_close(alone, reader.model(**batch, labels=labels).loss)
@@ -200,3 +200,31 @@ def test_what_the_start_ranked_first_stays_among_the_targets(questions, retrieve
         assert own[0] == alone[0]
         assert own[1:] == [row for row in (0, 1, 2) if row != own[0]][:2]
     assert torch.equal(rows[place], mined)
+
+
+@pytest.mark.parametrize("fusion", ["fid", "marginal"])
+def test_mini_batches_have_the_gradients_of_the_whole_batch(
+    questions, retriever, reader, fusion: str
+) -> None:
+    """Of retriever, reader and corrector, while the reader holds five of the twelve pairs."""
+    found, seen = [], []
+    count = lambda module, args, out: seen.append(len(out[0]))  # noqa: E731
+    reader.model.get_encoder().register_forward_hook(count)
+    reader.model.get_decoder().register_forward_hook(count)
+    for size in (0, 5):
+        whole = algorithm(questions, retriever, reader, fusion=fusion, at_once=size)
+        whole.miner.network.last.bias.data.fill_(0.1)
+        whole.zero_grad()
+        losses = whole(ROWS)
+        sum(losses.values()).backward()
+        grads = {name: p.grad for name, p in whole.named_parameters() if p.grad is not None}
+        found.append((losses, {name: grad.clone() for name, grad in grads.items()}))
+        assert max(seen) == (12, 5)[size > 0]
+        seen.clear()
+    (losses, grads), (parts, own) = found
+    assert {name.partition(".")[0] for name in grads} == {"model", "reader", "miner"}
+    assert grads.keys() == own.keys()
+    for name, loss in losses.items():
+        torch.testing.assert_close(parts[name], loss, atol=1e-6, rtol=1e-5)
+    for name, grad in grads.items():
+        torch.testing.assert_close(own[name], grad, atol=1e-6, rtol=1e-4)

@@ -14,7 +14,7 @@ from unstale.rag.decoder_only import DecoderOnly
 from unstale.rag.job import train_rag
 from unstale.rag.load_reader import load_reader
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import IGNORED, Reader
+from unstale.rag.reader import IGNORED, Reader, reader_input
 from unstale.rag.tiny_reader import tiny_reader
 
 CHAT = "user {{ messages[0].content }} {% if add_generation_prompt %}so the bot says{% endif %}"
@@ -75,7 +75,9 @@ def test_the_answer_follows_question_and_context(decoder: Reader) -> None:
 
 
 def test_what_is_cut_is_counted_and_the_template_is_not(decoder: Reader) -> None:
-    whole = decoder.encode(["question: who? context: " + "river " * 60, "question: who?"])
+    long = reader_input("who " * 50 + "?", "river " * 60)
+    whole = decoder.encode([long, reader_input("who?", "river " * 40), reader_input("who?", None)])
+    assert int((whole.states[0] == decoder._tokens("river")[0]).sum()) == 40
     assert decoder.truncated == 1
     assert torch.equal(whole.states[0, -2:], whole.states[1, -2:])  # both end as a prompt ends
 

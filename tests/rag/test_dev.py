@@ -11,6 +11,7 @@ from tests.rag.test_job import SMALL, weights
 
 from unstale.errors import InputError
 from unstale.rag.dev import choose_dev, score
+from unstale.rag.evaluator import RagEvaluator
 from unstale.rag.job import train_rag
 from unstale.rag.questions import QuestionSet
 from unstale.rag.settings import RagSettings
@@ -107,3 +108,25 @@ def test_without_dev_a_tenth_of_training_is_held_out_and_said(
     assert (len(train), set(dev)) == (80, set(questions.rows("dev")))
     with pytest.raises(InputError, match="too few to hold some out"):
         choose_dev(without, RagSettings(), 80)
+
+
+@pytest.mark.parametrize(("patience", "steps", "kept"), [(0, 5, 5), (2, 4, 2), (1, 3, 2)])
+def test_a_run_stops_when_looks_are_no_better(
+    start, questions, tmp_path: Path, monkeypatch, patience: int, steps: int, kept: int
+) -> None:
+    seen = iter([0.1, 0.3, 0.2, 0.2, 0.4])
+    look = lambda *_: ({"exact_match": next(seen), "f1": 0.0}, 0)  # noqa: E731
+    monkeypatch.setattr(RagEvaluator, "look", look)
+    options = SMALL | {"dev_questions": 256, "steps": 5, "strategy": "frozen"}
+    done = train_rag(questions, *start(), tmp_path, **options, patience=patience)
+    assert (done.steps, done.reader_step, len(done.dev)) == (steps, kept, steps)
+
+
+def test_a_reader_that_is_only_read_from_stays_as_it_is(start, questions, tmp_path: Path) -> None:
+    retriever, reader = start()
+    before = reader.weights, {n: v.clone() for n, v in retriever.state_dict().items()}
+    for fusion in ("fid", "marginal"):
+        options = SMALL | {"reader_lr": 0.0, "fusion": fusion}
+        train_rag(questions, retriever, reader, tmp_path / fusion, **options)
+        assert reader.weights == before[0]
+        assert any(not torch.equal(v, before[1][n]) for n, v in retriever.state_dict().items())

@@ -12,9 +12,11 @@ from safetensors.torch import load_file
 from tests.processors import processor
 
 from unstale.errors import InputError
-from unstale.rag.check import rag_strategies
-from unstale.rag.job import train_rag
+from unstale.rag.check import check_rag, rag_strategies
+from unstale.rag.evaluator import Starts
+from unstale.rag.job import train_rag, train_rag_checked
 from unstale.rag.questions import QuestionSet
+from unstale.rag.settings import RagSettings
 
 SMALL = {
     "steps": 6,
@@ -95,7 +97,9 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_are_not(start, questions, tmp
         ({"strategy": "magic"}, "unknown strategy 'magic'; choose from none, frozen"),
         ({"batch_size": 100}, "a batch of 100 needs at least 100 training questions; .* has 80"),
         ({"eval_split": "later"}, "no split 'later'"),
-        ({"reader_lr": -1.0}, "--reader-lr must be above 0, got -1.0"),
+        ({"reader_lr": 0.0, "strategy": "frozen"}, "--reader-lr 0 with --strategy frozen trains"),
+        ({"patience": 2}, "--patience needs --dev-questions"),
+        ({"reader_lr": -1.0}, "--reader-lr must be at least 0, got -1.0"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(
@@ -127,3 +131,31 @@ def test_questions_without_answers_and_answers_too_long(start, questions, tmp_pa
     bare = QuestionSet(dataclasses.replace(questions.dataset, answers=None), questions.splits)
     with pytest.raises(InputError, match="has no answers"):
         train_rag(bare, retriever, reader, tmp_path / "run", **SMALL)
+
+
+def test_runs_that_start_alike_are_measured_once(start, questions, tmp_path: Path) -> None:
+    starts: Starts = {}
+    small = {name: value for name, value in SMALL.items() if name != "progress"} | {"steps": 1}
+    first, second = {}, {}
+    for name, found in (("frozen", first), ("stale", second)):
+        retriever, reader = start()
+        wanted = RagSettings(**small | {"strategy": name})
+        checked = check_rag(wanted, questions, retriever, reader)
+        done = train_rag_checked(
+            questions, retriever, reader, tmp_path / name, checked, progress=False, starts=starts
+        )
+        found |= done.initial_metrics
+        for key, (_, mrr, before) in starts.items():
+            starts[key] = ({"exact_match": 0.123}, mrr, before)  # to see where it is taken from
+    assert len(starts) == 1
+    assert len(first) > 5
+    assert second == {"exact_match": 0.123}
+    retriever, reader = start()
+    with torch.no_grad():
+        next(reader.parameters()).add_(1)
+    checked = check_rag(RagSettings(**small), questions, retriever, reader)
+    other = train_rag_checked(
+        questions, retriever, reader, tmp_path / "other", checked, progress=False, starts=starts
+    )
+    assert len(starts) == 2
+    assert other.initial_metrics.keys() == first.keys()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from unstale.errors import InputError
 from unstale.rag.load import load_questions
@@ -61,6 +62,28 @@ def test_the_original_file_of_triviaqa(tmp_path: Path) -> None:
     questions = load_questions(str(tmp_path / "d"))
     assert list(questions.answers[0]) == ["Ada", "A."]
     assert questions.dataset.query_ids[0] == "t1"
+
+
+@pytest.mark.parametrize(
+    ("record", "taught"),
+    [
+        ({"answer": {"value": "ADA LOVELACE", "aliases": ["A.", "Ada"]}}, {"Ada Lovelace"}),
+        ({"answer": {"value": "Ada", "aliases": ["A.", "B."]}}, {"Ada"}),
+        ({"answers": ["Ada", "A."], "target": "Ada L."}, {"Ada L."}),  # FiD, Atlas
+        ({"answer": ["Ada", "A."]}, {"Ada", "A."}),  # NQ-open: any of them
+    ],
+)
+def test_one_answer_is_trained_on_where_the_data_names_it(
+    tmp_path: Path, record: dict, taught: set
+) -> None:
+    """As FiD does; whatever the data accepts is still right."""
+    write(tmp_path / "d" / "corpus.jsonl", CORPUS)
+    records = [{"question": f"who {i}?", **record} for i in range(40)]
+    write(tmp_path / "d" / "train.jsonl", records)
+    questions = load_questions(str(tmp_path / "d")).hold_out("test", 0.1)
+    rows = torch.from_numpy(questions.rows("train"))
+    assert set(questions.choose_answers(rows, 0, 0)) == taught
+    assert len(questions.answers[0]) >= 2
 
 
 def test_other_formats_are_read_as_what_they_are(tmp_path: Path) -> None:

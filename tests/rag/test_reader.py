@@ -7,7 +7,7 @@ from transformers import BartConfig, BartForConditionalGeneration, BertConfig, B
 from unstale.errors import InputError
 from unstale.rag.answering import answer, marginal
 from unstale.rag.load_reader import load_reader
-from unstale.rag.reader import IGNORED, Encoded, Reader, reader_input
+from unstale.rag.reader import IGNORED, Encoded, Prompt, Reader, reader_input
 
 QUESTIONS = ["which river was deep?", "which castle was old and quiet?"]
 TARGETS = [
@@ -16,14 +16,14 @@ TARGETS = [
 ]
 
 
-def inputs() -> list[str]:
+def inputs() -> list[Prompt]:
     return [reader_input(q, t) for q, own in zip(QUESTIONS, TARGETS, strict=True) for t in own]
 
 
 def test_one_target_is_plain_t5(reader: Reader) -> None:
     """Loss and generation of the stock model on the same input."""
     texts = [reader_input(q, own[0]) for q, own in zip(QUESTIONS, TARGETS, strict=True)]
-    batch = reader.tokenizer(texts, padding=True, return_tensors="pt")
+    batch = reader.tokenizer([t.text for t in texts], padding=True, return_tensors="pt")
     labels = reader.labels(["deep", "old and quiet"])
     plain = reader.model(**batch, labels=labels)
     encoded = reader.encode(texts).fused(1)
@@ -96,9 +96,15 @@ def test_a_bart_reads_too_without_noise_and_reloads_the_same(reader: Reader, tmp
     torch.testing.assert_close(again.log_probs(again.encode(inputs()).fused(3), labels), first)
 
 
-def test_what_is_cut_is_counted(reader: Reader) -> None:
-    reader.encode(["question: who? context: " + "river " * 60, "question: who?"])
+def test_a_long_target_is_cut_and_counted_and_the_question_is_not(reader: Reader) -> None:
+    """A target has its 40 tokens however long the question is."""
+    long = reader_input("who " * 50 + "?", "river " * 60)
+    encoded = reader.encode([long, reader_input("who?", "river " * 40), reader_input("who?", None)])
     assert reader.truncated == 1
+    asked = len(reader.tokenizer(long.question)["input_ids"]) - 1  # without the end
+    assert encoded.mask.sum(dim=1).tolist()[0] == asked + 40 + 1
+    assert reader._tokens(long)[:asked] == reader.tokenizer(long.question)["input_ids"][:-1]
+    assert reader._tokens(long)[-1] == reader.tokenizer.eos_token_id
 
 
 def test_a_saved_reader_reads_the_same(reader: Reader, tmp_path) -> None:

@@ -16,6 +16,7 @@ from unstale.distributed import first_alone, rank
 from unstale.encoders.load import hash_weights
 from unstale.miners import strategies
 from unstale.rag.check import check_questions, check_rag, find_rag_strategy, rag_strategies
+from unstale.rag.evaluator import Starts
 from unstale.rag.job import train_rag_checked
 from unstale.rag.load import load_questions
 from unstale.rag.load_reader import load_reader
@@ -61,12 +62,14 @@ def prepare_rag(chosen: RagFlags, names: Sequence[str]) -> Start:
         return retriever, open_reader(replace(chosen, seed=seed), questions, retriever)
 
     def train(own: Checked[Any], models: tuple[Any, ...], folder: Path, resume: bool) -> RunResult:
-        retriever, reader = models
-        return train_rag_checked(questions, retriever, reader, folder, own, resume=resume)
+        return train_rag_checked(
+            questions, models[0], models[1], folder, own, resume=resume, starts=starts
+        )
 
     if first and chosen.reader == "tiny" and chosen.data != "facts":
         rule = "it learns to read from your questions alone, and answers real text badly"
         _LOG.warning("--reader tiny is an untrained T5: %s; name a pretrained reader", rule)
+    starts: Starts = {}
     models = load(chosen.seed)
     checked = check_each(
         names,

@@ -39,6 +39,7 @@ class Example(NamedTuple):
     negatives: list[Target]
     answers: Sequence[str] = ()
     others: Sequence[Target] = ()  # of the corpus, and not judged
+    taught: str | None = None  # the one answer to train on, where a file names it
 
 
 @final

@@ -20,7 +20,7 @@ from unstale.encoders.embed import is_cosine, preprocess
 from unstale.miners.miner import Miner, Queries
 from unstale.rag.losses import informative, marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
-from unstale.rag.reader import Encoded, Reader, reader_input
+from unstale.rag.reader import Encoded, Prompt, Reader, reader_input
 from unstale.rag.settings import Fusion
 from unstale.training.callbacks import Algorithm
 from unstale.training.candidates import gather_queries, membership
@@ -46,6 +46,7 @@ class RetrieverReaderLoss(Algorithm):
         start: The targets that the retriever ranked first before training, by question row; the
             last of each question's k targets are replaced by the first of these that it lacks.
         start_targets: How many are.
+        at_once: Texts to encode at a time (GradCache); 0 encodes all at once.
         seed: Random seed for the choice among several answers to a question.
     """
 
@@ -64,6 +65,7 @@ class RetrieverReaderLoss(Algorithm):
         frozen: bool = False,
         start: Int[Tensor, "q k"] | None = None,
         start_targets: int = 0,
+        at_once: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -73,7 +75,8 @@ class RetrieverReaderLoss(Algorithm):
         self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
         self.start, self.start_targets = start, start_targets
         self.record = RunRecord()  # the trainer keeps its step
-        self._encoding = Encoding(is_cosine(retriever))
+        self._encoding = Encoding(is_cosine(retriever), at_once)
+        reader.at_once = at_once
 
     def forward(self, question: Int[Tensor, " b"]) -> dict[str, Float[Tensor, ""]]:
         """Run one step of Algorithm 2 on questions given by row, up to its losses."""
@@ -169,7 +172,7 @@ class RetrieverReaderLoss(Algorithm):
         self.record.check_finite("fresh embeddings", fresh, rows)
         return fresh
 
-    def _read(self, inputs: Sequence[str]) -> Encoded:
+    def _read(self, inputs: Sequence[Prompt]) -> Encoded:
         before = self.reader.truncated
         with self.record.timed("reader", self.model.device):
             encoded = self.reader.encode(inputs)

@@ -49,6 +49,10 @@ def check_rag(
     if (settings.start_targets or 0) >= k:
         rule = f"some of the k = {k} targets must come from the retriever as it is"
         raise InputError(f"--start-targets {settings.start_targets}: {rule}")
+    if settings.reader_lr == 0 and settings.strategy in ("none", "frozen"):
+        raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.patience and not settings.dev_questions:
+        raise InputError("--patience needs --dev-questions: it stops by what they show")
     limits = (
         ("--reader-max-length", reader.max_length, 2),
         ("--answer-length", reader.answer_length, 1),
@@ -90,12 +94,8 @@ def _batch_size(settings: RagSettings) -> int:
 
 
 def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> None:
-    """Refuse answers that the reader could never write, and questions that leave no target."""
+    """Refuse answers that the reader could never write, and inputs that do not fit into it."""
     dataset = questions.dataset
-    most = getattr(reader.model.config, "max_position_embeddings", None)
-    if most is not None and reader.positions > most:
-        limits = f"{reader.max_length} and {reader.answer_length}"
-        raise InputError(f"the reader has {most} positions: lengths of {limits} do not fit")
     rows = questions.rows("train").tolist()
     answers = [(row, answer) for row in rows for answer in questions.answers[row]]
     lengths = _counts(reader.answer_tokens, [answer for _, answer in answers])
@@ -107,14 +107,18 @@ def check_lengths(questions: QuestionSet, reader: Reader, eval_split: str) -> No
             f"longest {longest}: question {dataset.query_ids[row]!r}, {answer[:80]!r}; "
             "raise --answer-length or shorten them"
         )
+    if (most := reader.most_positions) is None:
+        return
     rows = [*rows, *questions.rows(eval_split).tolist()]
-    asked = [reader_input(text, "") for text in dataset.queries.take(rows)]
+    asked = [reader_input(text, "").question for text in dataset.queries.take(rows)]
     lengths = _counts(lambda texts: reader.tokenizer(texts)["input_ids"], asked)
-    if (longest := max(lengths)) >= reader.max_length:
+    if reader.positions(longest := max(lengths)) > most:
         id = dataset.query_ids[rows[lengths.index(longest)]]
-        rule = f"the reader sees {reader.max_length} of question and target together"
-        where = f"question {id!r} has {longest} tokens"
-        raise InputError(f"{dataset.name}: {where}; {rule}, raise --reader-max-length")
+        limits = f"targets of {reader.max_length} and answers of {reader.answer_length} do not fit"
+        raise InputError(
+            f"{dataset.name}: question {id!r} has {longest} tokens, and the reader {most} "
+            f"positions: {limits}; lower --reader-max-length"
+        )
 
 
 def _counts(tokenise: Callable[[list[str]], list[list[int]]], texts: list[str]) -> list[int]:

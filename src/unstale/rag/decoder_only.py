@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.errors import InputError
-from unstale.rag.reader import IGNORED, Encoded, Reader, label_log_probs
+from unstale.rag.reader import IGNORED, Encoded, Prompt, Reader, label_log_probs
 
 _ASKED = "Answer in a few words.\n"
 _MARK = "\ue000"  # of no language: where the chat template puts what the user says
@@ -32,23 +32,24 @@ class DecoderOnly(Reader):
         before, after = self._template()
         self._before, self._after = self._tokens(before), self._tokens(after)
 
-    @property
-    def positions(self) -> int:
+    def positions(self, question: int) -> int:
         """Count those of prompt and answer together."""
         around = len(self._before) + len(self._after)
-        return around + self.max_length + self.answer_length
+        return around + question + self.max_length + self.answer_length
 
-    def encode(self, inputs: Sequence[str]) -> Encoded:
+    def encode(self, prompts: Sequence[Prompt]) -> Encoded:
         """Write the prompts, padded on the left so that all of them end at the same place."""
-        prompts = []
-        for text in inputs:
-            own = self._tokens(text)
-            self.truncated += len(own) > self.max_length
-            prompts.append([*self._before, *own[: self.max_length], *self._after])
-        length = max(map(len, prompts))
-        ids = [[self.end] * (length - len(prompt)) + prompt for prompt in prompts]
-        mask = [[0] * (length - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-        return Encoded(*(torch.tensor(rows, device=self.device) for rows in (ids, mask)))
+        rows = []
+        for prompt in prompts:
+            own, most = self._tokens(prompt.text), len(self._tokens(prompt.question))
+            most += self.max_length
+            self.truncated += len(own) > most
+            rows.append([*self._before, *own[:most], *self._after])
+        length = max(map(len, rows))
+        ids = [[self.end] * (length - len(row)) + row for row in rows]
+        mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
+        device = self.device
+        return Encoded(torch.tensor(ids, device=device), torch.tensor(mask, device=device))
 
     def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
         """Tokenise answers in full as they follow a prompt, each with the end token."""
@@ -61,8 +62,7 @@ class DecoderOnly(Reader):
         padded = [row + [IGNORED] * (length - len(row)) for row in rows]
         return torch.tensor(padded, device=self.device)
 
-    def log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
-        """Return log P of every token of the answers, 0 where a label is padding."""
+    def _log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
         known = labels != IGNORED
         ids = torch.cat([encoded.states, labels.where(known, self.end)], dim=1)
         mask = torch.cat([encoded.mask, known.long()], dim=1)

@@ -20,7 +20,7 @@ from unstale.files import atomic_folder, write_json
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import LOOKS, choose_dev, score
-from unstale.rag.evaluator import RagEvaluator
+from unstale.rag.evaluator import RagEvaluator, Starts
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader
 from unstale.rag.settings import RagSettings
@@ -78,11 +78,17 @@ def train_rag_checked(
     *,
     resume: bool = False,
     progress: bool = True,
+    starts: Starts | None = None,
 ) -> RunResult:
-    """Train with settings that were checked: prepare, train, save, measure."""
+    """Train with settings that were checked: prepare, train, save, measure.
+
+    Of runs that share `starts` and start alike, the first measures the start.
+    """
     settings, progress = checked.settings, progress and distributed.rank() == 0
     if settings.strategy in ("none", "frozen"):
         retriever.requires_grad_(False)
+    if settings.reader_lr == 0:
+        reader.requires_grad_(False)
     dataset = questions.dataset
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
@@ -94,7 +100,7 @@ def train_rag_checked(
     )
     timed = partial(prepared.clock.timed, "evaluation")
     corpus = cached_chunks(prepared.buffer) if prepared.buffer else None  # it is the corpus now
-    initial = timed(evaluator.begin)(retriever, corpus)
+    initial = timed(evaluator.begin)(retriever, corpus, {} if starts is None else starts)
     found_at_start = evaluator.found_in_dev
     start = KeptWeights(output / "start", {"retriever": retriever})
     start.save()
@@ -103,9 +109,9 @@ def train_rag_checked(
     trainer = _make_trainer(algorithm, rows, output, checked, progress=progress)
     steps = watch_steps(trainer, algorithm, prepared.meter, settings, timed(evaluator))
     if len(dev):
-        look = timed(evaluator.look)
-        every = settings.steps // LOOKS
-        trainer.add_callback(BestByDev(steps, look, trainer.best, every, score))
+        look, every = timed(evaluator.look), settings.steps // LOOKS
+        watch = BestByDev(steps, look, trainer.best, every, score, patience=settings.patience)
+        trainer.add_callback(watch)
     train_or_resume(trainer, dataset, output, resume=resume)
     if len(dev):
         trainer.best.restore()
@@ -124,7 +130,8 @@ def train_rag_checked(
         evaluator.save(output)
     for kept in (start, trainer.best):
         kept.forget()
-    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start)
+    done = trainer.state.global_step  # fewer than asked for if it stopped early
+    return _results(checked, prepared, algorithm, evaluator, initial, metrics, kept_start, done)
 
 
 def _warn_of_harm(start: float, end: float) -> None:
@@ -148,7 +155,8 @@ def _make_trainer(
 ) -> RagTrainer:
     settings, reader = checked.settings, algorithm.reader
     arguments = trainer_arguments(
-        output, settings, checked.batch_size, settings.reader_lr or reader.usual_lr,
+        output, settings, checked.batch_size,
+        reader.usual_lr if settings.reader_lr is None else settings.reader_lr,
         reader.device, progress=progress,
     )  # fmt: skip
     return RagTrainer(
@@ -193,6 +201,7 @@ def _make_algorithm(
         frozen=frozen,
         start=start,
         start_targets=beside,
+        at_once=settings.mini_batch_size,
         seed=settings.seed,
     )
     algorithm.record.identity = prepared.identity
@@ -218,10 +227,11 @@ def _results(
     initial: dict[str, float],
     metrics: dict[str, float],
     kept_start: bool,
+    steps: int,
 ) -> RunResult:
     parts, looks = trained.record.parts, trained.record.looks
-    step = int(kept_look(looks, score)["step"]) if looks else checked.settings.steps
-    shared = shared_results(checked, prepared, trained.record)
+    step = int(kept_look(looks, score)["step"]) if looks else steps
+    shared = shared_results(checked, prepared, trained.record, steps)
     shared["seconds"] |= {
         f"{part}_forward": parts.get(f"{part}_seconds", 0.0) for part in ("retriever", "reader")
     }

@@ -118,6 +118,7 @@ def _read(
     for where, target in read_texts(corpus, progress) if corpus else ():
         gatherer.corpus(target, where)
     rows: dict[str, list[int]] = {}
+    taught: dict[int, str] = {}
     ids: set[str] = set()
     for split, file in files.items():
         rows[split] = []
@@ -134,6 +135,8 @@ def _read(
                 row = gatherer.new_query(example.query, id, where, answers)
                 asked[example.query] = row, answers
                 rows[split].append(row)
+                if example.taught is not None:
+                    taught[row] = example.taught
             for target in () if corpus else chain(example.positives, example.negatives):
                 column = gatherer.target(target, where)
                 gatherer.judge(split, row, column, int(target in example.positives))
@@ -147,4 +150,4 @@ def _read(
         _LOG.warning("%s: no corpus; the questions' %d contexts are it", path, count)
     place = path.resolve()
     dataset = gatherer.dataset(place.name if place.is_dir() else place.stem, judged=False)
-    return QuestionSet(dataset, {split: np.array(own) for split, own in rows.items()})
+    return QuestionSet(dataset, {split: np.array(own) for split, own in rows.items()}, taught)

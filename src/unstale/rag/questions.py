@@ -1,7 +1,7 @@
 """Questions with answers over a corpus: what Algorithm 2 trains on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -26,6 +26,7 @@ class QuestionSet:
 
     dataset: RetrievalDataset
     splits: Mapping[str, Int[ndarray, " q"]]
+    taught: Mapping[int, str] = field(default_factory=dict)  # the answer to train on, by row
 
     @classmethod
     def of(cls, dataset: RetrievalDataset) -> "QuestionSet":
@@ -85,10 +86,18 @@ class QuestionSet:
         gold = dataset.qrels.get("train")
         parts = {} if gold is None else {s: gold.of(rows) for s, rows in drawn.items()}
         held = replace(dataset, qrels={**dataset.qrels, **parts}, held_out=(split,))
-        return QuestionSet(held, {**self.splits, **drawn})
+        return replace(self, dataset=held, splits={**self.splits, **drawn})
 
     def choose_answers(self, rows: Int[Tensor, " b"], seed: int, step: int) -> list[str]:
-        """Take one of each question's answers; which depends on (seed, step, question) only."""
+        """Take one of each question's answers; which depends on (seed, step, question) only.
+
+        Where the data names one to train on, it is that one, as FiD trains on TriviaQA.
+        """
         random = bits(ANSWER, seed, step, rows, torch.zeros_like(rows[:1]))[:, 0]
-        several = [[a for a in self.answers[row] if a.strip()] for row in rows.cpu().tolist()]
+        several = [
+            [self.taught[row]]
+            if row in self.taught
+            else [a for a in self.answers[row] if a.strip()]
+            for row in rows.cpu().tolist()
+        ]
         return [a[r % len(a)] for a, r in zip(several, random.tolist(), strict=True)]

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError
+from unstale.training.encode import in_mini_batches
 
 IGNORED = -100  # a label that is padding, as transformers has it
 
@@ -29,6 +30,7 @@ class Encoded(NamedTuple):
 
     states: Float[Tensor, "n l d"] | Int[Tensor, "n l"]
     mask: Int[Tensor, "n l"]
+    pairs: int = 1  # that lie side by side in one of them
 
     @property
     def outputs(self) -> BaseModelOutput:
@@ -39,11 +41,24 @@ class Encoded(NamedTuple):
         """Lay the k pairs of each question side by side: what a decoder of FiD attends to."""
         n, length, width = self.states.shape
         states = self.states.reshape(n // k, k * length, width)
-        return Encoded(states, self.mask.reshape(n // k, k * length))
+        return Encoded(states, self.mask.reshape(n // k, k * length), k)
 
-    def take(self, rows: Int[Tensor, " m"]) -> "Encoded":
+    def take(self, rows: Int[Tensor, " m"] | slice) -> "Encoded":
         """Choose some inputs."""
-        return Encoded(self.states[rows], self.mask[rows])
+        return Encoded(self.states[rows], self.mask[rows], self.pairs)
+
+
+@final
+class Prompt(NamedTuple):
+    """What a reader is given: the question, which is never cut, and a target."""
+
+    question: str
+    target: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both in one."""
+        return self.question + self.target
 
 
 class Reader(nn.Module, ABC):
@@ -54,7 +69,7 @@ class Reader(nn.Module, ABC):
     Args:
         model: From transformers.
         tokenizer: Its tokenizer.
-        max_length: Tokens after which a question with its target is cut.
+        max_length: Tokens after which a target is cut; the question comes on top of them.
         answer_length: The most tokens of an answer.
         usual_lr: The learning rate to train it with, unless another is chosen.
     """
@@ -73,6 +88,7 @@ class Reader(nn.Module, ABC):
         super().__init__()
         self.model, self.tokenizer, self.usual_lr = model, tokenizer, usual_lr
         self.max_length, self.answer_length = max_length, answer_length
+        self.at_once = 0  # pairs to run at a time (GradCache); 0 runs all at once
         self.adapted = False  # by LoRA
         self.truncated = 0  # inputs that were cut, so far
 
@@ -87,13 +103,17 @@ class Reader(nn.Module, ABC):
         return hash_weights(self.model.state_dict())
 
     @property
-    @abstractmethod
-    def positions(self) -> int:
-        """Count the positions that the model needs for the longest input and answer."""
+    def most_positions(self) -> int | None:
+        """Return how many positions the model has, if it learned a vector for each."""
+        return getattr(self.model.config, "max_position_embeddings", None)
 
     @abstractmethod
-    def encode(self, inputs: Sequence[str]) -> Encoded:
-        """Take in some inputs, each by itself; what is too long is cut, and counted."""
+    def positions(self, question: int) -> int:
+        """Count the positions for a question of so many tokens, the longest target and answer."""
+
+    @abstractmethod
+    def encode(self, prompts: Sequence[Prompt]) -> Encoded:
+        """Take in some inputs, each by itself; a target that is too long is cut, and counted."""
 
     @abstractmethod
     def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
@@ -103,9 +123,16 @@ class Reader(nn.Module, ABC):
     def labels(self, answers: Sequence[str]) -> Int[Tensor, "b t"]:
         """Tokenise answers, padded with -100."""
 
-    @abstractmethod
     def log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
         """Return log P of every token of the answers, 0 where a label is padding."""
+        size = self.at_once and max(1, self.at_once // encoded.pairs)
+        return in_mini_batches(
+            lambda some: self._log_probs(encoded.take(some), labels[some]), len(labels), size
+        )
+
+    @abstractmethod
+    def _log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
+        """Return them for all inputs at once."""
 
     @abstractmethod
     def generate(self, encoded: Encoded) -> list[str]:
@@ -133,27 +160,36 @@ class EncoderDecoder(Reader):
 
     fuses = True
 
-    @property
-    def positions(self) -> int:
+    def positions(self, question: int) -> int:
         """Count those of the encoder or of the decoder, whichever needs more."""
-        return max(self.max_length, self.answer_length)
+        return max(question + self.max_length, self.answer_length)
 
-    def encode(self, inputs: Sequence[str]) -> Encoded:
+    def encode(self, prompts: Sequence[Prompt]) -> Encoded:
         """Run the encoder on some inputs, each by itself."""
-        batch = self.tokenizer(
-            list(inputs),
-            max_length=self.max_length,
-            truncation=True,
-            padding=True,
-            return_tensors="pt",
-        )
-        if batch.encodings is None:  # a tokenizer in plain Python: a full row may have been cut
-            self.truncated += int((batch["attention_mask"].sum(dim=1) >= self.max_length).sum())
-        else:
-            self.truncated += sum(bool(e.overflowing) for e in batch.encodings)
-        ids, mask = batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
-        states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        return Encoded(states, mask)
+        rows = [self._tokens(prompt) for prompt in prompts]
+        length = max(map(len, rows))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([r + [pad] * (length - len(r)) for r in rows], device=self.device)
+        mask = torch.tensor([[1] * len(r) + [0] * (length - len(r)) for r in rows]).to(self.device)
+
+        def some(part: slice) -> Float[Tensor, "m l d"]:
+            whole = self.model.get_encoder()(input_ids=ids[part], attention_mask=mask[part])
+            states: Float[Tensor, "m l d"] = whole.last_hidden_state
+            return states
+
+        return Encoded(in_mini_batches(some, len(rows), self.at_once), mask)
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        """Tokenise an input; of one that is too long, the end of the target is cut."""
+        tokens: list[int] = self.tokenizer(prompt.text, verbose=False)["input_ids"]
+        most = self.most_positions or len(tokens)
+        if len(tokens) > self.max_length:
+            asked = len(self.tokenizer(prompt.question, verbose=False)["input_ids"])
+            most = min(most, asked + self.max_length)
+        if len(tokens) > most:
+            self.truncated += 1
+            tokens = self.tokenizer(prompt.text, max_length=most, truncation=True)["input_ids"]
+        return tokens
 
     def answer_tokens(self, answers: Sequence[str]) -> list[list[int]]:
         """Tokenise answers in full, each with its end."""
@@ -172,8 +208,7 @@ class EncoderDecoder(Reader):
         ids = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED)
         return ids.to(self.device)
 
-    def log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
-        """Return log P of every token of the answers, 0 where a label is padding."""
+    def _log_probs(self, encoded: Encoded, labels: Int[Tensor, "n t"]) -> Float[Tensor, "n t"]:
         logits = self.model(
             encoder_outputs=encoded.outputs,
             attention_mask=encoded.mask,
@@ -204,11 +239,12 @@ def label_log_probs(
     )
 
 
-def reader_input(question: str, target: str | None) -> str:
-    """Write a question and a target as one input; the question first, so it is never cut.
+def reader_input(question: str, target: str | None) -> Prompt:
+    """Write a question and a target as one input.
 
     Example:
-        >>> reader_input("Who?", "It was Ada.")
+        >>> reader_input("Who?", "It was Ada.").text
         'question: Who? context: It was Ada.'
     """
-    return f"question: {question}" + ("" if target is None else f" context: {target}")
+    asked = f"question: {question}"
+    return Prompt(asked) if target is None else Prompt(f"{asked} context:", f" {target}")

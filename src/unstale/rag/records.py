@@ -32,7 +32,18 @@ def parse_record(record: Fields, where: str) -> Example:
     sides = _contexts(record, where)
     if record.get("ctxs") or record.get("passages"):
         sides = split_contexts(record, answers, where)
-    return Example(id, question, *sides, answers)
+    return Example(id, question, *sides, answers, taught=_taught(record, answers))
+
+
+def _taught(record: Fields, answers: Sequence[str]) -> str | None:
+    """Return the answer that FiD trains on: its `target`, or TriviaQA's value; capitals go down."""
+    named = isinstance(record.get("target"), str) and record["target"].strip()
+    if named:
+        return str(record["target"])
+    value = record.get("answer", record.get("Answer"))
+    if not isinstance(value, dict) or not {"value", "Value"} & value.keys():
+        return None
+    return answers[0].title() if answers[0].isupper() else answers[0]
 
 
 def _answers(record: Fields, where: str) -> list[str]:

@@ -22,18 +22,22 @@ class ReaderSettings:
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
             marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written;
             a reader that cannot read yet learns it far sooner.
-        reader_lr: Learning rate of the reader. Default: 3e-3 for `tiny`, otherwise 1e-4.
+        reader_lr: Learning rate of the reader. 0 only reads from it and trains the retriever
+            alone, for about a third of the time. Default: 3e-3 for `tiny`, otherwise 1e-4.
         dev_questions: Largest number of dev questions by which the best weights of the run are
             chosen. Without a split dev, a tenth of the training questions is held out. 0 keeps the
             last weights, whatever they are.
+        patience: Stop early when this many looks at the dev questions in a row, of five in a run,
+            were no better than the best. 0 never stops early.
         eval_questions: Largest number of questions to evaluate on, drawn once. 0 is all.
     """
 
     k: int | None = setting(None, least=1)
     start_targets: int | None = setting(None, least=0)
     fusion: Fusion = "marginal"
-    reader_lr: float | None = setting(None, above=0)
+    reader_lr: float | None = setting(None, least=0)
     dev_questions: int = setting(256, least=0)
+    patience: int = setting(0, least=0)
     eval_questions: int = setting(0, least=0)
 
 

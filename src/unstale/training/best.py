@@ -75,6 +75,7 @@ class BestByDev(TrainerCallback):
         every: Steps between two looks; one more is taken when the corpus has just been embedded.
         score: What decides between two looks.
         at_end: Whether to look after the last step, too.
+        patience: Stop the run when so many looks in a row were not better than the best; 0: never.
     """
 
     def __init__(
@@ -86,9 +87,11 @@ class BestByDev(TrainerCallback):
         score: Score,
         *,
         at_end: bool = True,
+        patience: int = 0,
     ) -> None:
         self.steps, self.look, self.best = steps, look, best
         self.every, self.score, self.at_end = max(1, every), score, at_end
+        self.patience = patience
         self.embedded = 0  # targets, when it last looked
 
     def on_train_begin(
@@ -111,8 +114,11 @@ class BestByDev(TrainerCallback):
         found, encoded = exchange(seen)[0]  # one decides: the last bit may differ
         looks = algorithm.record.looks
         looks.append({"step": state.global_step, **found})
-        if kept_look(looks, self.score) is looks[-1]:
+        best = kept_look(looks, self.score)
+        if best is looks[-1]:
             self.best.save()
+        since = sum(look["step"] > best["step"] for look in looks)
+        control.should_training_stop |= 0 < self.patience <= since
         algorithm.record.counters.targets_probed += encoded
         self.steps.log({f"dev/{name}": value for name, value in found.items()})
         self.steps.clock = time.perf_counter()  # the time this took is not the training's

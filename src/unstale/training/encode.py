@@ -61,8 +61,8 @@ def encode_targets(
 
 
 def in_mini_batches(
-    encode: Callable[[slice], Float[Tensor, "m d"]], count: int, size: int
-) -> Float[Tensor, "n d"]:
+    encode: Callable[[slice], Float[Tensor, "m ..."]], count: int, size: int
+) -> Float[Tensor, "n ..."]:
     """Encode `count` rows, `size` at a time; 0 encodes all at once and keeps the activations.
 
     Example:

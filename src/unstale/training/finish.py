@@ -32,8 +32,10 @@ def save_corrector(output: Path, model: SentenceTransformer, miner: Miner) -> No
             save_file(weights, file, metadata={"unit": str(is_cosine(model))})
 
 
-def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord) -> dict[str, Any]:
-    """Return a run's counters, seconds and readings, as `RunResult` names them."""
+def shared_results(
+    checked: Checked[Any], prepared: Prepared, record: RunRecord, steps: int
+) -> dict[str, Any]:
+    """Return a run's counters, seconds and readings after its steps, as `RunResult` names them."""
     settings, counters = checked.settings, asdict(record.counters)
     parts = ("mining", "metering", "starting", "training")
     seconds = {part: counters.pop(f"{part}_seconds") for part in parts}
@@ -43,13 +45,13 @@ def shared_results(checked: Checked[Any], prepared: Prepared, record: RunRecord)
         "identity": dict(record.identity),
         "strategy": settings.strategy,
         "seed": settings.seed,
-        "steps": settings.steps,
+        "steps": steps,
         "split": settings.eval_split.partition(",")[0].strip(),
         "processes": world(),
         "search": prepared.search.mode if prepared.search else None,
         "targets_embedded": prepared.embedded + counters.pop("targets_embedded"),
         "seconds": {**clock, **seconds},
-        "steps_per_second": settings.steps / seconds["training"],
+        "steps_per_second": steps / seconds["training"],
         "truncated_targets": prepared.tokens.truncated,
         "freshness": [asdict(reading) for reading in record.freshness],
         "searched": record.search,

@@ -112,7 +112,7 @@ def train_checked(
         name = f"{dataset.name} {settings.eval_split}"
         write_card(output / "model", model, name, metrics, loss.record.freshness, logs)
     return RunResult(
-        **shared_results(checked, prepared, loss.record),
+        **shared_results(checked, prepared, loss.record, settings.steps),
         **_results(checked, loss.record, evaluator),
         epochs=epochs,
         shape=encoder_shape(model),
