@@ -70,16 +70,24 @@ def lost_files(folder: Path, needs: Iterable[str] = ()) -> list[str]:
     )
 
 
-def check_seal(folder: Path, *, full: bool = True, of: Iterable[str] = ("",)) -> int:
+def check_seal(
+    folder: Path, *, full: bool = True, of: Iterable[str] = ("",), but: Iterable[str] = ()
+) -> int:
     """Compare a folder with its list, by content or by sizes only; return how many files.
 
     Args:
         of: Only files whose names begin with one of these.
+        but: Files to leave out.
 
     Raises:
         InputError: Names the file that is missing, cut, changed, or outside the folder.
     """
-    files = {name: e for name, e in _read(folder).items() if name.startswith(tuple(of))}
+    chosen = tuple(of), set(but)
+    files = {
+        name: entry
+        for name, entry in _read(folder).items()
+        if name.startswith(chosen[0]) and name not in chosen[1]
+    }
     for name, entry in files.items():
         path = inside(folder, name, folder / SEAL)
         if not path.is_file():

@@ -54,6 +54,10 @@ def test_train_then_ask(beir: Path, bert_folder: Path, tmp_path: Path, capsys) -
         assert "error: cannot load the" in capsys.readouterr().err
         (tmp_path / "seal").rename(run / "files.json")
         victim.write_bytes(data)
+    card = run / "model" / "README.md"  # which people write into, and no program reads
+    card.write_text(card.read_text("utf-8") + "More words.", "utf-8")
+    assert main(["verify", str(run)]) == 2
+    assert main(["answer", "which river was deep?", "--run", str(run)]) == 0
 
 
 def test_a_csv_and_a_folder_of_texts(bert_folder: Path, tmp_path: Path, capsys, caplog) -> None:
