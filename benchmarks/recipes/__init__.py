@@ -1,7 +1,9 @@
 """How each contender trains: `unstale`, and the recipes of sentence-transformers."""
 
 import argparse
+import atexit
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -63,14 +65,15 @@ class Benchmark:
     def __init__(self, chosen: argparse.Namespace) -> None:
         self.chosen = chosen
         self.dataset = load_dataset(chosen.data)
-        model, self._scratch = self.start(), tempfile.TemporaryDirectory()
+        model, scratch = self.start(), tempfile.mkdtemp(prefix="unstale-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         tokens, made_by = (
             target_tokens(model, self.dataset),
             fingerprint(model, self.dataset.targets),
         )
         self.evaluator = Evaluator(self.dataset, chosen.eval_split, tokens)
         # The corpus before training, to measure by: every run starts from it.
-        self.start_buffer = Path(self._scratch.name, "buffer")
+        self.start_buffer = Path(scratch, "buffer")
         self.corpus, _ = embed_corpus(model, tokens, self.start_buffer, made_by)
         pairs = self.dataset.split("train").pairs
         self.pairs = Dataset.from_dict(

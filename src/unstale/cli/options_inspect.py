@@ -86,7 +86,7 @@ class VerifyFlags:
 
 @dataclass(frozen=True)
 class DoctorFlags(OutputFlags, DataFlags, EncoderFlags):
-    """Try your data for two minutes: do hard negatives pay here?
+    """Try your data for two minutes, and tell whether hard negatives pay.
 
     It trains on a sample with in-batch negatives and with staged for the same time, and advises.
 

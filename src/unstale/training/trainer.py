@@ -62,7 +62,7 @@ class MinerTrainer(Trainer, ABC):
             check_norms(self.algorithm.record, norms)
         return norm
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Log the epochs by pairs seen; the Trainer leaves out those that fill no batch."""
         size = self.args.train_batch_size * self.args.gradient_accumulation_steps * world()
         if self.train_dataset is not None:
