@@ -82,12 +82,9 @@ def check_seal(
     Raises:
         InputError: Names the file that is missing, cut, changed, or outside the folder.
     """
-    chosen = tuple(of), set(but)
-    files = {
-        name: entry
-        for name, entry in _read(folder).items()
-        if name.startswith(chosen[0]) and name not in chosen[1]
-    }
+    starts, left_out, sealed = tuple(of), set(but), _read(folder)
+    names = [name for name in sealed if name.startswith(starts) and name not in left_out]
+    files = {name: sealed[name] for name in names}
     for name, entry in files.items():
         path = inside(folder, name, folder / SEAL)
         if not path.is_file():

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoints, entry_points
 # `miners/NAME.py`.
 STRATEGIES = {
     "staged": "the other queries' positives at first (`--mine-from`), then also the cached "
-    "embeddings seen through the corrector; the corpus is embedded in between",
+    "embeddings seen through the corrector; targets are embedded in between",
     "corrected": "the paper's Algorithm 1: the cached embeddings seen through the corrector",
     "corrected-subset": "the same as corrected, over a random subset that changes: for a cache "
     "that does not fit in memory (with `--no-memory`)",
