@@ -157,7 +157,7 @@ def test_a_comparison_leaves_to_rag_what_it_was_not_told() -> None:
     """The same defaults in `compare`, `rag` and Python."""
     usual, python = vars(RagFlags()), vars(RagSettings())
     compared = vars(rag_flags(CompareFlags(reader="tiny", data="facts")))
-    assert compared | {"strategy": "corrected"} == usual
+    assert compared == usual
     assert {name: usual[name] for name in python} == python
     assert rag_flags(CompareFlags(reader="tiny", batch_size=6)).batch_size == 6
 

@@ -60,7 +60,7 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
         value, default = getattr(chosen, name), getattr(usual, name)
         if value != default and (value or default):  # a config file's empty list is no tuple
             raise InputError(f"{flag(name)} has no effect with a --reader")
-    given = {name: getattr(chosen, name) for name in own & known}
+    given = {name: getattr(chosen, name) for name in (own & known) - {"strategy"}}
     shared = {name: value for name, value in given.items() if value is not None}
     if not chosen.steps:  # whose default is of a training without a reader
         del shared["steps"]
