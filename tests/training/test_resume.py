@@ -253,17 +253,17 @@ def test_going_on_with_another_search_is_refused(
 
 @pytest.mark.slow
 def test_a_compiled_model_resumes_and_says_that_digits_may_differ(
-    command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    command, kill, tmp_path: Path
 ) -> None:
-    run, backend = tmp_path / "run", ["--trainer.torch_compile_backend", "eager"]
-    assert main(command(run, "--trainer.torch_compile", "true", *backend)) == 0
-    whole = results(run)["runs"][0]["metrics"]
-    shutil.rmtree(run / "checkpoints" / "checkpoint-6")
-    (run / "files.json").unlink()  # as if it had been killed before its end
-    assert "digits may differ" not in caplog.text
-    assert main(["train", "--resume", "--output", str(run)]) == 0
-    assert "--trainer.torch_compile: compiled code depends" in caplog.text
-    assert results(run)["runs"][0]["metrics"] == pytest.approx(whole, abs=1e-3)
+    run, whole, log = (tmp_path / name for name in ("run", "whole", "log"))
+    flags = ["--trainer.torch_compile", "true", "--trainer.torch_compile_backend", "eager"]
+    assert kill.run(command(whole, *flags), log) == 0, log.read_text()
+    assert "digits may differ" not in log.read_text()
+    kill(command(run, *flags), "unstale.training.callbacks:Progress.on_step_end", 4)
+    assert kill.run(["train", "--resume", "--output", str(run)], log) == 0, log.read_text()
+    assert "--trainer.torch_compile: compiled code depends" in log.read_text()
+    found, expected = (results(folder)["runs"][0]["metrics"] for folder in (run, whole))
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def test_nothing_that_is_written_needs_pickle_to_be_trusted(command, tmp_path: Path) -> None:

@@ -152,8 +152,8 @@ class Migration:
                 source, done.learned.corrector, known, output, made_by, device
             )
             on_first(lambda: write_rows(output, dataset.target_ids, known))
-            if file_states(source.path) != self._read:
-                raise RunError(f"{source.path} was changed while it was read: start anew")
+        if file_states(source.path) != self._read:
+            raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
             on_first(lambda: _save_adapter(fused.adapter, output / ADAPTER))
             path = output / ADAPTER if self.settings.way == "query-side" else path
