@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from socketserver import TCPServer
@@ -70,6 +70,10 @@ def test_two_hundred_clients_at_once_are_answered() -> None:
     with serving(lambda query: f"<p>{query}</p>") as port, ThreadPoolExecutor(200) as clients:
         found = list(clients.map(lambda i: get(port, f"/?q={i}")[:2], range(200)))
     assert found == [(200, f"<p>{i}</p>") for i in range(200)]
+    with listen(0) as busy, ExitStack() as stack:  # which accepts none of them yet
+        for _ in range(200):
+            client = socket.create_connection(("127.0.0.1", busy.server_address[1]), timeout=5)
+            stack.enter_context(client)
 
 
 def test_a_request_that_drips_in_is_closed() -> None:
