@@ -4,9 +4,8 @@ from unstale.buffer.buffer import MANIFEST
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
-from unstale.cli.encoder import open_encoder
 from unstale.cli.output import run_folder
-from unstale.data.load import load_dataset
+from unstale.cli.read import open_encoder, read_data
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 from unstale.shown import say
@@ -17,8 +16,8 @@ def run(chosen: options.EmbedFlags) -> None:
     start(chosen.device)
     with run_folder("embed", chosen) as folder:
         model = open_encoder(chosen)
+        dataset = read_data(chosen.data, strict=chosen.strict)
         with first_alone():
-            dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
             tokens = target_tokens(model, dataset, progress=rank() == 0)
         output = folder.begin()
         buffer, embedded = embed_corpus(

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from unstale.budget import read_object
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
-from unstale.distributed import on_first
+from unstale.distributed import check_processes, on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
@@ -129,7 +129,9 @@ class Migration:
     def run(self, output: Path) -> Migrated:
         """Sample, embed, fit and judge; then write what was asked for, and what it cost."""
         source, dataset, queries = self.source, self.dataset, self.queries
-        on_first(lambda: self._check_same(output / STAGES / MADE_OF))
+        now = self._made_of()
+        check_processes(now)
+        on_first(lambda: _check_same(output / STAGES / MADE_OF, now))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES)
         lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
@@ -150,8 +152,8 @@ class Migration:
                 source, done.learned.corrector, known, output, made_by, device
             )
             on_first(lambda: write_rows(output, dataset.target_ids, known))
-            if file_states(source.path) != self._read:
-                raise RunError(f"{source.path} was changed while it was read: start anew")
+        if file_states(source.path) != self._read:
+            raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
             on_first(lambda: _save_adapter(fused.adapter, output / ADAPTER))
             path = output / ADAPTER if self.settings.way == "query-side" else path
@@ -188,8 +190,8 @@ class Migration:
             "verdict": judged | ({} if fused is None else fused.verdict),
         }
 
-    def _check_same(self, path: Path) -> None:
-        """Refuse to resume what was begun with other vectors, texts, settings or another model."""
+    def _made_of(self) -> dict[str, Any]:
+        """Describe what a migration depends on: vectors, texts, settings, the model."""
         settings = {
             f.name: getattr(self.settings, f.name)
             for f in fields(MigrateSettings)
@@ -201,14 +203,18 @@ class Migration:
             vectors = [hashlib.sha256(some.tobytes()).hexdigest()]
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
-        now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
-        if not path.is_file():
-            write_json(path, now)
-        found = read_object(path)
-        for name, value in now.items():
-            if found.get(name) != value:
-                was = f"was {found.get(name)}, is {value} now"
-                raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
+        return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
+
+
+def _check_same(path: Path, now: dict[str, Any]) -> None:
+    """Refuse to resume what was begun with other vectors, texts, settings or another model."""
+    if not path.is_file():
+        write_json(path, now)
+    found = read_object(path)
+    for name, value in now.items():
+        if found.get(name) != value:
+            was = f"was {found.get(name)}, is {value} now"
+            raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
 
 
 def _save_adapter(adapter: QueryAdapter, folder: Path) -> None:
