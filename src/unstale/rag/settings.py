@@ -64,6 +64,9 @@ class RagSettings(TargetFilterSettings, ReaderSettings, HoldoutSettings, JobSett
         batch_size: Questions in one step, over all processes.
         learning_rate: Learning rate of the retriever. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
+        eval_split: Split to evaluate on before and after training. If it is dev, the weights are
+            chosen by questions that are held out of training instead.
+        eval_steps: Evaluate every N steps and record the curve. 0 disables this.
     """
 
     strategy: str = "corrected"
