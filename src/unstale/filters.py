@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unstale.declare import flag
 from unstale.errors import InputError
 
 # Rules that compare a target with the query's positive.
@@ -57,8 +56,9 @@ class Filters:
         for name in refused:
             if getattr(self, name) != getattr(Filters, name):
                 rule = "it compares with a positive, and questions with answers have none"
-                others = ", ".join(flag(n) for n in vars(self) if n not in refused)
-                raise InputError(f"{flag(name)}: {rule}; the rules without one are {others}")
+                others = ", ".join(n for n in vars(self) if n not in refused)
+                said = f"--{name}: {rule}; the rules without one are {others}"
+                raise InputError(said.replace("_", "-"))
         if self.range_min < 0:
             raise InputError(f"--range-min must be at least 0, got {self.range_min}")
         if self.range_max is not None and self.range_max - self.range_min < k:

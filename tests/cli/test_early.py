@@ -63,7 +63,7 @@ WRONG = {
     "rag --strategy staged --output x": "unknown strategy 'staged'; choose from none, frozen",
     "rag --reader-lora 8 --output x": "--reader-lora needs a pretrained reader",
     "rag --relative-margin 0.1 --output x": "it compares with a positive, and questions with",
-    "compare --reader tiny --absolute-margin 1 --output x": "the rules without one are --max-score",
+    "compare --reader tiny --absolute-margin 1 --output x": "the rules without one are max-score",
     "rag --range-min 3 --range-max 3 --output x": "cannot mine 1 targets between --range-min 3",
     "rag --data other.csv --output x": "other.csv: no column question",
     "rag --data faq.csv:question=query,answer=positive --corpus here --output x": "holds no texts",
