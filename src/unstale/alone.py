@@ -1,9 +1,12 @@
 """Which settings make no sense, whatever the data and the model are? Nothing heavy is imported."""
 
+from dataclasses import fields
+
 from unstale.declare import check_bounds
 from unstale.errors import InputError
+from unstale.filters import Filters
 from unstale.schedule import Schedule
-from unstale.settings import FilterSettings, LengthSettings, MiningSettings
+from unstale.settings import LengthSettings, MiningSettings
 
 
 def check_alone(settings: MiningSettings) -> None:
@@ -20,5 +23,9 @@ def check_alone(settings: MiningSettings) -> None:
         Schedule.parse(settings.refresh_schedule)
         if settings.refresh_every is not None:
             raise InputError("use --refresh-every or --refresh-schedule, not both")
-    if isinstance(settings, FilterSettings):
-        settings.filters.check(1)
+    for declared in fields(settings):
+        if declared.name == "filters":
+            filters = getattr(settings, declared.name)
+            if not isinstance(filters, Filters):
+                raise InputError(f"filters must be Filters(...), got {filters!r}")
+            filters.check(1, declared.metadata.get("refused", ()))

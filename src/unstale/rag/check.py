@@ -46,6 +46,7 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
+    settings.filters.check(k)
     if (settings.start_targets or 0) >= k:
         rule = f"some of the k = {k} targets must come from the retriever as it is"
         raise InputError(f"--start-targets {settings.start_targets}: {rule}")
