@@ -3,7 +3,7 @@
     python benchmarks/store_vectors.py --kind lancedb --rows 1000000 --kills 10
 
 A worker process corrects all vectors once undisturbed, and once killed with -9 at random moments
-and resumed. The two shadows must have the same ids, vectors and flags, byte by byte. The vectors are
+and resumed. The two shadows must have the same ids and vectors, byte by byte. The vectors are
 synthetic, 384 numbers wide, and the map is fitted to 2,000 pairs.
 """
 

@@ -1,7 +1,7 @@
 """`unstale embed`."""
 
 from unstale.buffer.buffer import MANIFEST
-from unstale.buffer.embed import embed_corpus
+from unstale.buffer.embed import Part, PartDone, embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
 from unstale.cli.encoder import open_encoder
@@ -21,16 +21,21 @@ def run(chosen: options.EmbedFlags) -> None:
             dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
             tokens = target_tokens(model, dataset, progress=rank() == 0)
         output = folder.begin()
-        buffer, embedded = embed_corpus(
-            model,
-            tokens,
-            output,
-            fingerprint(model, dataset.targets),
-            dtype=chosen.dtype,
-            shard_rows=chosen.shard_rows,
-            tokens_per_batch=chosen.tokens_per_batch,
-            progress=rank() == 0,
-        )
+        try:
+            buffer, embedded = embed_corpus(
+                model,
+                tokens,
+                output,
+                fingerprint(model, dataset.targets),
+                dtype=chosen.dtype,
+                shard_rows=chosen.shard_rows,
+                tokens_per_batch=chosen.tokens_per_batch,
+                progress=rank() == 0,
+                part=Part.read(chosen.shard),
+            )
+        except PartDone as said:
+            say(str(said))
+            return
     if rank() > 0:
         return
     say(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")

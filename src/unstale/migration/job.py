@@ -11,6 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.budget import read_object
+from unstale.buffer.embed import Part
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.distributed import on_first
@@ -41,7 +42,7 @@ from unstale.migration.verdict import verdict
 
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
-MADE_OF = "made_of.json"
+MADE_OF, IDS = "made_of.json", "ids.json"
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -97,7 +98,8 @@ def migrate(
 class Migration:
     """A migration that may run: what `migrate` takes was checked, and nothing is written yet.
 
-    `encoder` loads the new encoder, once everything that needs none is checked.
+    `encoder` loads the new encoder, once everything that needs none is checked. With a `part` it
+    only embeds that part of what is embedded next, and raises `PartDone`.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Migration:
         encoder: Callable[[], SentenceTransformer],
         settings: MigrateSettings,
         old_encoder: Callable[[], SentenceTransformer] | None = None,
+        part: Part | None = None,
     ) -> None:
         if old_encoder is None and settings.way != "rewrite":
             rule = "needs --old-model, the encoder that made the old vectors"
@@ -114,6 +117,7 @@ class Migration:
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
+        self.part = part
         self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
@@ -131,7 +135,7 @@ class Migration:
         source, dataset, queries = self.source, self.dataset, self.queries
         on_first(lambda: self._check_same(output / STAGES / MADE_OF))
         asked = queries.embed(self.model, dataset)
-        stages = Stages(self.model, dataset, output / STAGES)
+        stages = Stages(self.model, dataset, output / STAGES, self.part)
         lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
         earlier = tuple(sorted(path.parent.name for path in lists))
         device = self.model.device
@@ -202,13 +206,26 @@ class Migration:
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
+        ids, began = set(self.source.ids or ()), path.with_name(IDS)
         if not path.is_file():
+            write_json(began, {"ids": sorted(ids)})
             write_json(path, now)
         found = read_object(path)
+        if found.get("ids") != now["ids"] and began.is_file():
+            _name_changes(set(read_object(began).get("ids", ())), ids, path.parent)
         for name, value in now.items():
             if found.get(name) != value:
                 was = f"was {found.get(name)}, is {value} now"
                 raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
+
+
+def _name_changes(then: set[str], now: set[str], folder: Path) -> None:
+    """Say which rows came or went since a migration began."""
+    if added_or_deleted := sorted(then ^ now):
+        some = ", ".join(added_or_deleted[:3])
+        rule = f"{len(now - then)} rows were added and {len(then - now)} deleted since"
+        hint = "migrate again with another --output"
+        raise InputError(f"cannot resume {folder}: {rule} (such as {some}); {hint}")
 
 
 def _save_adapter(adapter: QueryAdapter, folder: Path) -> None:

@@ -108,9 +108,7 @@ class StoreVectors(StaleVectors):
         if added or deleted:
             some = ", ".join(sorted(added | deleted)[:3])
             rule = f"{len(added)} rows were added and {len(deleted)} deleted since it was read"
-            hint = (
-                f"delete {self.shadow} and migrate again; the targets that were embedded are kept"
-            )
+            hint = f"delete {self.shadow}, and migrate again with another --output"
             raise InputError(f"{self.address} is not swapped: {rule} (such as {some}); {hint}")
         return self.store.swap()
 
