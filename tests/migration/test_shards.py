@@ -33,7 +33,7 @@ def test_parts_of_a_buffer_out_of_order_are_those_of_one_process(
     run(*words, parts, "--shard", "1/3")
     assert "no piece is missing" in capsys.readouterr().out
     run(*words, parts, "--resume")
-    assert "0 embedded now" in capsys.readouterr().out
+    assert " 0 embedded now" in capsys.readouterr().out
     assert files(tmp_path / "parts") == files(tmp_path / "one")
     manifests = [(tmp_path / n / "manifest.json").read_text() for n in ("one", "parts")]
     assert manifests[0] == manifests[1]
@@ -63,3 +63,25 @@ def test_what_is_no_part_is_refused(
     for wrong in ("3/3", "x", "1"):
         assert main([*words, "--shard", wrong]) == 2
         assert "--shard must be I/N" in capsys.readouterr().err
+
+
+def test_rows_that_came_or_went_are_named_on_resume(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = read_beir(beir)
+    ids = list(dataset.target_ids)
+    old, names = tmp_path / "old.npy", tmp_path / "ids.txt"
+    vectors = load_encoder("tiny").encode_document(list(dataset.targets))
+    np.save(old, vectors[1:])
+    names.write_text("\n".join(ids[1:]) + "\n")
+    words = ["correct", "--vectors", str(old), "--ids", str(names), "--data", str(beir)]
+    words += ["--model", "tiny", "--count", "80", "--method", "linear"]
+    words += ["--output", str(tmp_path / "new")]
+    run(*words, "--shard", "0/2")
+    np.save(old, vectors[:-2])
+    names.write_text("\n".join(ids[:-2]) + "\n")
+    assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 2
+    release()
+    said = capsys.readouterr().err
+    assert "1 rows were added and 2 deleted since" in said
+    assert ids[0] in said

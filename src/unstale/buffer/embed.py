@@ -28,9 +28,9 @@ from unstale.integrity import sha256
 
 
 class Part(NamedTuple):
-    """Which part of the shards a process embeds: each `of`-th, from `index` on."""
+    """Which part of the shards a process embeds: each `of`-th, from `number` on."""
 
-    index: int
+    number: int
     of: int
 
     @classmethod
@@ -39,14 +39,14 @@ class Part(NamedTuple):
 
         Example:
             >>> Part.read("2/8")
-            Part(index=2, of=8)
+            Part(number=2, of=8)
         """
         if text is None:
             return None
-        index, _, of = text.partition("/")
-        if not (index.isdecimal() and of.isdecimal() and int(index) < int(of)):
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
             raise InputError(f"--shard must be I/N with I from 0 to N - 1, as 0/8, got {text!r}")
-        return cls(int(index), int(of))
+        return cls(int(number), int(of))
 
 
 @final
@@ -54,7 +54,7 @@ class PartDone(Exception):  # noqa: N818 - not an error
     """A part is embedded; the parts must be joined before anything else can be done."""
 
     def __init__(self, part: Part, folder: Path, shards: int, lacking: int) -> None:
-        told = f"part {part.index}/{part.of} of {folder} is embedded"
+        told = f"part {part.number}/{part.of} of {folder} is embedded"
         left = f"{lacking} of {shards} pieces are missing" if lacking else "no piece is missing"
         rest = "once all parts are done" if lacking else "now"
         super().__init__(f"{told}; {left}: run the command {rest} with --resume, without --shard")
@@ -116,7 +116,7 @@ def embed_corpus(
     started = np.cumsum([0, *[s["rows"] for s in shards]])
     missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
     if part is not None:
-        own = [i for i in missing if i % part.of == part.index]
+        own = [i for i in missing if i % part.of == part.number]
         missing = [i for i in own if not (folder / shards[i]["file"]).is_file()]
     todo = sum(shards[i]["rows"] for i in missing)
     total, hidden = len(tokens), not progress

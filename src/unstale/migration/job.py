@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -18,7 +20,7 @@ from unstale.distributed import on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
-from unstale.files import atomic_folder, write_json
+from unstale.files import atomic_file, atomic_folder, write_json
 from unstale.integrity import digest, sha256
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import PICKED, Stages
@@ -42,7 +44,7 @@ from unstale.migration.verdict import verdict
 
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
-MADE_OF, IDS = "made_of.json", "ids.json"
+MADE_OF, IDS = "made_of.json", "ids.parquet"
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -206,13 +208,15 @@ class Migration:
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         now |= {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
-        ids, began = set(self.source.ids or ()), path.with_name(IDS)
+        ids, began = list(self.source.ids or ()), path.with_name(IDS)
         if not path.is_file():
-            write_json(began, {"ids": sorted(ids)})
+            with atomic_file(began) as temporary:
+                pq.write_table(pa.table({"id": pa.array(ids, pa.string())}), temporary)
             write_json(path, now)
         found = read_object(path)
         if found.get("ids") != now["ids"] and began.is_file():
-            _name_changes(set(read_object(began).get("ids", ())), ids, path.parent)
+            then = pq.read_table(began).column("id").to_pylist()
+            _name_changes(set(then), set(ids), path.parent)
         for name, value in now.items():
             if found.get(name) != value:
                 was = f"was {found.get(name)}, is {value} now"
