@@ -96,7 +96,7 @@ def embedflow(world: World, known: Int[ndarray, " n"], budget: int) -> tuple[flo
         lines = (json.dumps({"id": name, "text": name}) + "\n" for name in names)
         (place / "documents.jsonl").write_text("".join(lines), "utf-8")
         session = start(
-            index=index(world.stale, names), documents=place / "documents.jsonl",
+            index=index(world.stale, names), backend="faiss", documents=place / "documents.jsonl",
             old_model=Lookup("old", test.old, world.stale),
             new_model=Lookup("new", test.new, world.fresh),
             cache_path=place / "cache", state_path=place / "state.json", start_worker=False,
