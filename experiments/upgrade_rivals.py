@@ -11,6 +11,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -74,7 +75,10 @@ def isotrieve(world: World, rows: Int[ndarray, " n"]) -> dict[str, float]:
     mapping = import_module("isotrieve.mapping")
     test, taught = world.splits["test"], (world.stale[rows], world.fresh[rows])
     values = {}
-    for kind in ("Ridge", "OrthogonalProcrustes", "ResidualMLP"):
+    kinds = ["Ridge", "ResidualMLP"]
+    if world.stale.shape[1] == world.fresh.shape[1]:
+        kinds.append("OrthogonalProcrustes")  # refuses other widths
+    for kind in kinds:
         fitted = getattr(mapping, f"{kind}Mapping")().fit(*taught)
         index = np.asarray(fitted.transform(world.stale), np.float32)
         index[rows] = world.fresh[rows]  # what is embedded is known
@@ -91,7 +95,7 @@ def embedflow(world: World, known: Int[ndarray, " n"], budget: int) -> tuple[flo
     index = import_module("embedflow.indexes.faiss_backend").NumpyIndex
     test = world.splits["test"]
     names = [str(row) for row in range(len(world.stale))]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # it writes logs where it is
         place = Path(folder)
         lines = (json.dumps({"id": name, "text": name}) + "\n" for name in names)
         (place / "documents.jsonl").write_text("".join(lines), "utf-8")

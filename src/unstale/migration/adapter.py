@@ -89,7 +89,7 @@ class QueryAdapter:
         return asked + np.array(pulls, np.float32).reshape(asked.shape)
 
     def _pull(self, asked: Float[ndarray, " d"], new: Float[ndarray, " e"]) -> Float[ndarray, " d"]:
-        """Return what the asked query lacks where the sampled targets nearest to the new one are."""
+        """Return what a query lacks to score the sampled targets near it as the new model does."""
         scores = self.fresh @ new
         near = np.argsort(-scores, kind="stable")[:NEAREST]
         there = self.stale[near] - self.mean_old

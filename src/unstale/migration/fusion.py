@@ -2,8 +2,8 @@
 
 The new model's score of a target that it has not embedded is predicted from the old score and from
 that of the mapped new query, by least squares within queries, over held-out targets that lie near a
-query; the adapter then mends it where the query lies. The final score is a mean of the old score and the new one, known or predicted, in equal
-parts unless judged queries say otherwise.
+query; the adapter then mends it where the query lies. The final score is a mean of the old score
+and the new one, known or predicted, in equal parts unless judged queries say otherwise.
 """
 
 from collections.abc import Mapping, Sequence
