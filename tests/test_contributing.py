@@ -18,7 +18,7 @@ from unstale.declare import check_bounds, setting
 from unstale.errors import InputError
 from unstale.miners import Strategy, strategies
 from unstale.rag.settings import RagSettings
-from unstale.strategies import RAG_STRATEGIES, STRATEGIES
+from unstale.strategies import STRATEGIES
 from unstale.training.card import card_settings
 from unstale.training.settings import Checked, TrainSettings
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,27 +28,34 @@ from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL
 from unstale.migration.settings import check_vectors
 from unstale.migration.stores.address import is_store
+from unstale.rag.settings import check_reading
 from unstale.results import CORRECTOR, RESULTS
+from unstale.strategies import find_traits
 
 
 def _train(chosen: TrainFlags) -> None:
     check_strategy(chosen.strategy, rag=False)
-    check_alone(chosen)
+    check_alone(chosen, find_traits(chosen.strategy, rag=False), _processes())
 
 
 def _compare(chosen: CompareFlags) -> None:
-    compared_cells(chosen)
-    if chosen.rag or chosen.reader:
-        _rag(rag_flags(chosen))
-    else:
-        check_alone(chosen)
+    for name in dict(compared_cells(chosen)):
+        if chosen.rag or chosen.reader:
+            _rag(replace(rag_flags(chosen), strategy=name))
+        else:
+            _train(replace(chosen, strategy=name))
 
 
 def _rag(chosen: RagFlags) -> None:
     check_strategy(chosen.strategy, rag=True)
-    check_alone(chosen)
+    check_alone(chosen, find_traits(chosen.strategy, rag=True), _processes())
+    check_reading(chosen)
     if chosen.reader == "tiny" and chosen.reader_lora:
         raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _correct(chosen: CorrectFlags) -> None:

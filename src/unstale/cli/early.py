@@ -6,15 +6,18 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from unstale.alone import check_dims, check_towers
 from unstale.cli.by_command import OWN
 from unstale.cli.config import CONFIG, paths_read, place_of, written_by
 from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
 from unstale.data.names import check_name, missing_splits, split_name
+from unstale.encoders.declared import check_layers, check_length, read_declared
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
-from unstale.training.arguments import check_names
+from unstale.strategies import find_traits
+from unstale.training.arguments import check_given
 from unstale.written import LIST, LOCK, foreign, is_temporary
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
@@ -39,7 +42,8 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
     if values.get("run") and not Path(values["run"]).is_dir():
         raise InputError(f"there is no run folder {values['run']!r}")
-    check_names(values.get("trainer") or {})
+    check_given(values.get("trainer") or {})
+    _check_shape(values)
     OWN.get(command, lambda _: None)(chosen)
     if values.get("data"):
         _check_data(command, values)
@@ -49,6 +53,24 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
     data = split_name(str(values.get("data") or "docstrings"))
     if data.on_hub and _asks_hub(data.place):
         check_reachable(data.place, "dataset")
+
+
+def _check_shape(values: Mapping[str, Any]) -> None:
+    """Refuse layers, lengths and dimensions that the files of the model say it has not."""
+    name = str(values.get("model") or values.get("retriever") or "")
+    if not name or "layers" not in values:
+        return
+    files = read_declared(name)
+    if values["layers"] is not None and files.layers is not None:
+        check_layers(values["layers"], files.layers, name)
+    for length in (values["query_max_length"], values["target_max_length"]):
+        if length is not None and not files.separate:
+            check_length(length, files.longest)
+    check_dims(values.get("matryoshka_dims") or (), files.width)
+    traits = find_traits(str(values.get("strategy")), rag=False)
+    towers = values["towers"] or ("separate" if name == "tiny" else None)
+    if traits and files.separate is not None:
+        check_towers(traits, shared=not files.separate and towers != "separate")
 
 
 def _check_data(command: str, values: Mapping[str, Any]) -> None:
