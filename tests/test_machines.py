@@ -31,7 +31,7 @@ from tests.conftest import FACTS, TOPICS, write_lines
 from tests.kill import Killer, results, weights
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from unstale.cli.early import is_used
+from unstale.cli.folders import is_used
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
 from unstale.written import written

@@ -11,8 +11,17 @@ from typing import Any
 import unstale
 from unstale.alone import check_alone
 from unstale.cli.compared import check_strategy, compared_cells, rag_flags
-from unstale.cli.config import CONFIG, place_of, read_config
-from unstale.cli.options import CompareFlags, ConvertFlags, MineFlags, RagFlags, TrainFlags
+from unstale.cli.config import CONFIG, place_of, read_config, written_by
+from unstale.cli.folders import check_output
+from unstale.cli.options import (
+    CompareFlags,
+    ConvertFlags,
+    DemoFlags,
+    MineFlags,
+    OutputFlags,
+    RagFlags,
+    TrainFlags,
+)
 from unstale.cli.options_inspect import (
     AnswerFlags,
     CorrectFlags,
@@ -38,6 +47,11 @@ def _train(chosen: TrainFlags) -> None:
     check_alone(chosen, find_traits(chosen.strategy, rag=False), _processes())
 
 
+def _demo(chosen: DemoFlags) -> None:
+    earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
+    check_output(OutputFlags(chosen.output, overwrite=earlier))
+
+
 def _compare(chosen: CompareFlags) -> None:
     for name in dict(compared_cells(chosen)):
         if chosen.rag or chosen.reader:
@@ -60,6 +74,7 @@ def _processes() -> int:
 
 def _correct(chosen: CorrectFlags) -> None:
     chosen.check_alone()
+    chosen.check_way(old_model=bool(chosen.old_model))
     if not chosen.vectors:
         raise InputError("--vectors is required: the old vectors")
     if not is_store(chosen.vectors):
@@ -96,6 +111,8 @@ def _plan(chosen: PlanFlags) -> None:
         raise InputError(f"--output {chosen.output} exists, and is not replaced")
     if chosen.flops is not None and chosen.parameters is None:
         raise InputError("--flops needs --parameters and --dim beside it")
+    if chosen.flops is None and chosen.parameters is not None:
+        raise InputError("--parameters needs --flops beside it; otherwise the model is measured")
 
 
 def _verify(chosen: VerifyFlags) -> None:
@@ -134,6 +151,7 @@ def _experiment(chosen: ExperimentFlags) -> None:
 
 
 OWN: dict[str, Callable[[Any], None]] = {
+    "demo": _demo,
     "train": _train,
     "compare": _compare,
     "rag": _rag,

@@ -21,6 +21,7 @@ from unstale.data.formats import find_format
 from unstale.data.formats.columns import LACKS
 from unstale.data.holdout import hold_out
 from unstale.data.load import load_dataset
+from unstale.data.names import HELD_OUT
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
@@ -47,7 +48,8 @@ def run(chosen: MineFlags) -> None:
         with first_alone():
             dataset = load_dataset(chosen.data, progress=rank() == 0)
         if chosen.holdout and "train" in dataset.qrels:  # the queries that `train` measures on
-            dataset = hold_out(dataset, "test", chosen.holdout, progress=rank() == 0)
+            held = chosen.split if chosen.split in HELD_OUT else "test"
+            dataset = hold_out(dataset, held, chosen.holdout, progress=rank() == 0)
         _check(chosen, dataset)
         if form.check is not None:
             form.check(dataset)

@@ -27,10 +27,26 @@ _FREE = set(
 )
 # What a value may be, where the Trainer says no more than its type.
 _LEVELS = ("detail", "debug", "info", "warning", "error", "critical", "passive")
-_CHOICES = {"log_level": _LEVELS, "log_level_replica": _LEVELS}
+_CHOICES = {
+    "log_level": _LEVELS,
+    "log_level_replica": _LEVELS,
+    "torch_compile_mode": (
+        "default",
+        "reduce-overhead",
+        "max-autotune",
+        "max-autotune-no-cudagraphs",
+    ),
+}
 _LEAST = {"gradient_accumulation_steps": 1}
 _BELOW = {"adam_beta1": 1, "adam_beta2": 1}
-_PLAIN = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict, "list": list}
+_PLAIN: dict[str, Any] = {
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "str": str,
+    "dict": dict,
+    "list": list,
+}
 _SAID = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 # Where `report_to` has another name than the package.
 _PACKAGES = {
