@@ -86,7 +86,7 @@ def check_dims(dims: Sequence[int], whole: int | None) -> None:
     """Refuse to train the first dimensions of embeddings that have fewer."""
     for dim in dims:
         if dim < 1 or (whole is not None and dim > whole):
-            has = f"the model has {whole} dimensions" if whole else "it must be at least 1"
+            has = "it must be at least 1" if dim < 1 else f"the model has {whole} dimensions"
             raise InputError(f"--matryoshka-dims {dim}: {has}")
 
 
