@@ -61,8 +61,8 @@ class World(NamedTuple):
         rows = np.random.default_rng(0).permutation(np.unique(query))
         queries = BothQueries(*(torch.from_numpy(side) for side in sides)).take(rows)
         judged = Judged(queries, Qrels(query, target, np.ones_like(query)), rows)
-        targets = (np.load(folder / f"{e}-targets.npy") for e in (old, new))
-        return cls(*targets, judged)
+        stale, fresh = (np.load(folder / f"{e}-targets.npy") for e in (old, new))
+        return cls(stale, fresh, judged)
 
     def case(self, embedded: int, seed: int) -> dict[str, Any]:
         """Ask for a verdict from a sample, and hold it against what other queries find."""

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from tests.kill import Killer, results, weights
 from tests.small_world import VARIANTS, write_data, write_model
 
-from unstale.cli.early import is_used
+from unstale.cli.folders import is_used
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
 from unstale.written import written

@@ -113,9 +113,7 @@ class Migration:
         old_encoder: Callable[[], SentenceTransformer] | None = None,
         part: Part | None = None,
     ) -> None:
-        if old_encoder is None and settings.way != "rewrite":
-            rule = "needs --old-model, the encoder that made the old vectors"
-            raise InputError(f"--way {settings.way} {rule}: it embeds queries for the old index")
+        settings.check_way(old_model=old_encoder is not None)
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from unstale.declare import setting
+from unstale.errors import InputError
 from unstale.filters import WITH_POSITIVE, Filters
 from unstale.settings import HoldoutSettings, JobSettings
+from unstale.strategies import READER_ONLY
 
 Fusion = Literal["fid", "marginal"]
 
@@ -72,3 +74,14 @@ class RagSettings(TargetFilterSettings, ReaderSettings, HoldoutSettings, JobSett
     strategy: str = "corrected"
     steps: int = setting(300, least=1)
     batch_size: int | None = setting(32, least=1)
+
+
+def check_reading(settings: RagSettings) -> None:
+    """Refuse settings of the reader that exclude each other, whatever the data and the models."""
+    if settings.k and (settings.start_targets or 0) >= settings.k:
+        rule = f"some of the k = {settings.k} targets must come from the retriever as it is"
+        raise InputError(f"--start-targets {settings.start_targets}: {rule}")
+    if settings.reader_lr == 0 and settings.strategy in READER_ONLY:
+        raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.patience and not settings.dev_questions:
+        raise InputError("--patience needs --dev-questions: it stops by what they show")
