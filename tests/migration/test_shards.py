@@ -39,6 +39,7 @@ def test_parts_of_a_buffer_out_of_order_are_those_of_one_process(
     assert manifests[0] == manifests[1]
 
 
+@pytest.mark.slow
 def test_a_migration_in_parts_is_that_of_one_process(
     beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
