@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
@@ -9,12 +10,13 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tests.conftest import FACTS, TOPICS, write_lines
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+PAIRS = [(topic, fact) for fact in FACTS for topic in TOPICS]
 VARIANTS = ["a", "query", "target", "train", "dev", "test"]
 
 
 def write_data(folder: Path, variant: str, count: int = 16) -> None:
     """Write some texts; a variant differs from "a" in one word or one judgement."""
-    pairs = [(topic, fact) for fact in FACTS for topic in TOPICS][:count]
+    pairs = PAIRS[:count]
     texts = [f"{topic} {fact}" for topic, fact in pairs]
     asked = list(texts)
     if variant == "query":
@@ -42,3 +44,11 @@ def write_model(folder: Path) -> None:
     start = torch.randn(len(words), 8, generator=torch.Generator().manual_seed(0))
     static = StaticEmbedding(tokenizer, embedding_weights=start)
     SentenceTransformer(modules=[static, Normalize()], device="cpu").save_pretrained(str(folder))
+
+
+def write_vectors(path: Path, model: Path, count: int) -> None:
+    """Write what an older model made of the first texts: the vectors of this one, turned."""
+    encoder = SentenceTransformer(str(model), device="cpu")
+    vectors = encoder.encode([" ".join(pair) for pair in PAIRS[:count]])
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(vectors.shape[1],) * 2))[0]
+    np.save(path, (vectors @ turn).astype(np.float32))

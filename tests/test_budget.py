@@ -80,7 +80,7 @@ def test_rows_of_a_table_are_read_within_the_budget(tmp_path: Path) -> None:
         patch.setattr("unstale.data.formats.arrow.RECORD", 100)
         with pytest.raises(InputError, match="table, row 1: the row takes more than"):
             list(parts(batch, "table", 1))
-    plain = pa.table({"t": ["x" * 2000] * 100})
+    plain = pa.table({"t": ["x" * 200_000] * 10})
     pq.write_table(plain, tmp_path / "b.parquet", use_dictionary=False, compression="zstd")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unstale.data.formats.arrow.RECORD", 2**17)

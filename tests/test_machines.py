@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
@@ -25,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.kill import Killer, results, weights
-from tests.small_world import VARIANTS, write_data, write_model
+from tests.small_world import VARIANTS, write_data, write_model, write_vectors
 
 from unstale.cli.folders import is_used
 from unstale.errors import InputError
@@ -250,7 +249,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder, Commands.whole, Commands.kill = tmp_path_factory.mktemp("machines"), {}, Killer()
     Commands.home = folder
     write_model(folder / "model")
-    np.save(folder / "old.npy", np.random.default_rng(0).normal(size=(70, 8)).astype("f4"))
+    write_vectors(folder / "old.npy", folder / "model", Migrations.texts)
     yield folder
     Commands.kill.close()
 

@@ -270,7 +270,9 @@ def test_vectors_that_change_while_they_are_read_are_noticed(
 ) -> None:
     from unstale.migration import job
 
-    copy = Path(shutil.copy(old, tmp_path / "old.npy"))
+    shard = load_file(old.parent / "buffer" / "shard-00000.safetensors")
+    copy = tmp_path / "old.npy"
+    np.save(copy, shard["vectors"])
 
     def edit(*_: object) -> None:
         vectors = np.load(copy)

@@ -259,7 +259,7 @@ def test_a_compiled_model_resumes_and_says_that_digits_may_differ(
     flags = ["--trainer.torch_compile", "true", "--trainer.torch_compile_backend", "eager"]
     assert kill.run(command(whole, *flags), log) == 0, log.read_text()
     assert "digits may differ" not in log.read_text()
-    kill(command(run, *flags), "unstale.training.callbacks:Progress.on_step_end", 4)
+    kill(command(run, *flags), "unstale.training.callbacks:Steps.on_step_end", 5)
     assert kill.run(["train", "--resume", "--output", str(run)], log) == 0, log.read_text()
     assert "--trainer.torch_compile: compiled code depends" in log.read_text()
     found, expected = (results(folder)["runs"][0]["metrics"] for folder in (run, whole))

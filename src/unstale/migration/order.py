@@ -42,7 +42,7 @@ class Match(NamedTuple):
         place = (scores > scores.diagonal()[:, None]).sum(dim=1) / others
         lost = float((place > 0.5).float().mean())
         error = (lost * (1 - lost) / len(scores)) ** 0.5
-        return cls(float(1 - place.mean()), 2 * lost, max(0.0, 2 * (lost - 1.96 * error)))
+        return cls(float(1 - place.mean()), min(1.0, 2 * lost), max(0.0, 2 * (lost - 1.96 * error)))
 
 
 def check_order(corrected: Float[Tensor, "h e"], fresh: Float[Tensor, "h e"], where: str) -> Match:
