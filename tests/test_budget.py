@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.bombs import ALIASES, BOMBS, repeated
 
@@ -79,6 +80,12 @@ def test_rows_of_a_table_are_read_within_the_budget(tmp_path: Path) -> None:
         patch.setattr("unstale.data.formats.arrow.RECORD", 100)
         with pytest.raises(InputError, match="table, row 1: the row takes more than"):
             list(parts(batch, "table", 1))
+    plain = pa.table({"t": ["x" * 2000] * 100})
+    pq.write_table(plain, tmp_path / "b.parquet", use_dictionary=False, compression="zstd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unstale.data.formats.arrow.RECORD", 2**17)
+        with pytest.raises(InputError, match=r"b\.parquet: column 't' of a row group takes more"):
+            open_parquet(tmp_path / "b.parquet")
     repeated(tmp_path / "a.parquet", "x" * 5000, rows=64)
     (piece,) = open_parquet(tmp_path / "a.parquet").iter_batches(64)
     assert piece.nbytes < 64 * 5000 / 2  # it is held as it is stored

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import (
@@ -24,67 +24,36 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tests.conftest import FACTS, TOPICS, write_lines
 from tests.kill import Killer, results, weights
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tests.small_world import VARIANTS, write_data, write_model
 
 from unstale.cli.folders import is_used
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
 from unstale.written import written
 
-SMALL = """--steps 3 --batch-size 4 --hard-negatives 2 --corrector-hidden 8 --probe-targets 8
---probe-queries 4 --save-steps 1 --device cpu""".split()
+FEW = """--steps 3 --batch-size 4 --corrector-hidden 8 --probe-targets 8 --probe-queries 4
+--save-steps 1 --device cpu""".split()
+SMALL = ["--hard-negatives", "2", *FEW]
 COMMANDS = {
     "train": ["train", "--strategy", "corrected", *SMALL],
     "compare": ["compare", "--strategies", "in-batch,corrected", "--seeds", "0", *SMALL],
+    "rag": ["rag", "--k", "2", "--reader-max-length", "24", "--answer-length", "3", *FEW],
+    "correct": ["correct", "--count", "60", "--k", "2", "--method", "linear"],
 }
 FOREIGN = ["thesis.tex", ".git/config", "model/notes.md", "checkpoints/mine", ".draft.tmp", "x.old"]
 FOREIGN += ["checkpoints/checkpoint-2/mine", "buffer/deep/er/a", "cells/in-batch-0/mine"]
 FOREIGN += ["report.html", "model/README.md", "results.json", "index/mine", "failure.json"]
+FOREIGN += ["reader/mine", "embedded/sample/mine", "rows.parquet"]
+LOOKS = ["verify", "report", "search river --run", "answer river --run"]
 KILL = some.none() | some.integers(1, 200) | some.integers(1, 400)
 CASES = {"commands": 0, "kills": 0, "refused": 0, "finished": 0, "edits": 0}  # in all
-
-
-def write_data(folder: Path, variant: str) -> None:
-    """Write 16 texts; a variant differs from "a" in one word or one judgement."""
-    pairs = [(topic, fact) for topic in TOPICS[:4] for fact in FACTS[:4]]
-    texts = [f"{topic} {fact}" for topic, fact in pairs]
-    asked = list(texts)
-    if variant == "query":
-        asked[1] = "winter"
-    if variant == "target":
-        texts[2] = "winter"
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    for name, lines in (("corpus", texts), ("queries", asked)):
-        records = [{"_id": f"{name[0]}{i}", "text": text} for i, text in enumerate(lines)]
-        write_lines(folder / f"{name}.jsonl", records)
-    for split, rows in {"train": range(10), "dev": range(10, 13), "test": range(13, 16)}.items():
-        grades = {i: 1 + (variant == split and i == rows[0]) for i in rows}
-        judged = "".join(f"q{i}\tc{i}\t{grade}\n" for i, grade in grades.items())
-        (folder / "qrels" / f"{split}.tsv").write_text(judged)
-
-
-VARIANTS = ["a", "query", "target", "train", "dev", "test"]
-
-
-def write_model(folder: Path) -> None:
-    words = [*TOPICS, *FACTS, "[UNK]"]
-    vocabulary = {word: i for i, word in enumerate(words)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    start = torch.randn(len(words), 8, generator=torch.Generator().manual_seed(0))
-    static = StaticEmbedding(tokenizer, embedding_weights=start)
-    SentenceTransformer(modules=[static, Normalize()], device="cpu").save_pretrained(str(folder))
 
 
 class Commands(RuleBasedStateMachine):
     """One output folder; the data may change, and others put files into the folder."""
 
-    kind = "train"
+    kind, texts, model = "train", 16, "--model"
     kill: ClassVar[Killer]
     home: ClassVar[Path]  # the model, and runs that nothing disturbed
     whole: ClassVar[dict[tuple[str, str, str], Any]]
@@ -96,7 +65,7 @@ class Commands(RuleBasedStateMachine):
         self.foreign: dict[Path, str] = {self.top / "outside": "mine"}
         (self.top / "outside").write_text("mine")
         self.variant, self.tried = "a", set[str]()
-        write_data(self.home / "data", "a")
+        write_data(self.home / "data", "a", self.texts)
 
     def teardown(self) -> None:
         shutil.rmtree(self.top)
@@ -130,9 +99,14 @@ class Commands(RuleBasedStateMachine):
         }
 
     def begin_with(self, *flags: str, operation: int | None) -> int:
-        where = ["--data", str(self.home / "data"), "--model", str(self.home / "model")]
-        words = [*COMMANDS[self.kind], *where, "--output", str(self.run), *flags]
-        return self.command(words, operation)
+        return self.command(self.words(self.run, *flags), operation)
+
+    def words(self, output: Path, *flags: str) -> list[str]:
+        """Return the command as a user types it."""
+        where = ["--data", str(self.home / "data"), self.model, str(self.home / "model")]
+        if self.kind == "correct":
+            where += ["--vectors", str(self.home / "old.npy")]
+        return [*COMMANDS[self.kind], *where, "--output", str(output), *flags]
 
     @property
     def inside(self) -> list[Path]:
@@ -160,7 +134,7 @@ class Commands(RuleBasedStateMachine):
             assert status == 2 or operation
 
     @precondition(lambda self: self.run.is_dir())
-    @rule(words=some.sampled_from(["verify RUN", "report RUN", "search river --run RUN"]))
+    @rule(words=some.sampled_from([f"{look} RUN" for look in LOOKS]))
     def look(self, words: str) -> None:
         self.command([str(self.run) if word == "RUN" else word for word in words.split()])
 
@@ -168,7 +142,7 @@ class Commands(RuleBasedStateMachine):
     def edit_data(self, variant: str) -> None:
         CASES["edits"] += 1
         self.variant = variant
-        write_data(self.home / "data", variant)
+        write_data(self.home / "data", variant, self.texts)
 
     @rule(name=some.sampled_from(FOREIGN), text=some.text("xyz", max_size=3))
     def put(self, name: str, text: str) -> None:
@@ -220,8 +194,8 @@ class Commands(RuleBasedStateMachine):
         except (InputError, OSError):
             return
         CASES["finished"] += 1
-        found = results(self.run), weights_of(self.run)
-        seeds = ",".join(sorted({str(run["seed"]) for run in found[0]["runs"]}))
+        found = results_of(self.run), weights_of(self.run)
+        seeds = ",".join(sorted({str(run["seed"]) for run in found[0].get("runs", ())}))
         assert any(found == self.undisturbed(variant, seeds) for variant in self.tried)
 
     def undisturbed(self, variant: str, seeds: str) -> Any:
@@ -229,13 +203,11 @@ class Commands(RuleBasedStateMachine):
         key = self.kind, variant, seeds
         if key not in self.whole:
             run = self.home / "-".join(key)
-            write_data(self.home / "data", variant)
-            where = ["--data", str(self.home / "data"), "--model", str(self.home / "model")]
+            write_data(self.home / "data", variant, self.texts)
             more = ["--seeds", seeds] if self.kind == "compare" else []
-            words = [*COMMANDS[self.kind], *where, *more, "--output", str(run)]
-            assert self.kill.run(words, self.log) == 0, self.log.read_text()
-            self.whole[key] = results(run), weights_of(run)
-            write_data(self.home / "data", self.variant)
+            assert self.kill.run(self.words(run, *more), self.log) == 0, self.log.read_text()
+            self.whole[key] = results_of(run), weights_of(run)
+            write_data(self.home / "data", self.variant, self.texts)
         return self.whole[key]
 
 
@@ -245,8 +217,32 @@ class Comparisons(Commands):
     kind = "compare"
 
 
-def weights_of(run: Path) -> dict[str, dict[str, bytes]]:
-    return {f.parent.relative_to(run).as_posix(): weights(f.parent) for f in run.rglob("model")}
+class Questions(Commands):
+    """The same for `rag`: a retriever and a reader."""
+
+    kind, model = "rag", "--retriever"
+
+
+class Migrations(Commands):
+    """The same for `correct`: vectors instead of weights."""
+
+    kind, texts = "correct", 70
+
+
+MACHINES = {machine.kind: machine for machine in (Commands, Comparisons, Questions, Migrations)}
+
+
+def results_of(run: Path) -> dict[str, Any]:
+    """Read results without the verdict of a migration, whose words name times."""
+    return {name: value for name, value in results(run).items() if name != "verdict"}
+
+
+def weights_of(run: Path) -> dict[str, Any]:
+    """Read all weights, or the vectors and what is known of each."""
+    files = [run / name for name in ("vectors.npy", "rows.parquet") if (run / name).exists()]
+    folders = [f.parent for f in run.rglob("model")]
+    found: dict[str, Any] = {f.name: f.read_bytes() for f in files}
+    return found | {f.relative_to(run).as_posix(): weights(f) for f in folders}
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +250,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder, Commands.whole, Commands.kill = tmp_path_factory.mktemp("machines"), {}, Killer()
     Commands.home = folder
     write_model(folder / "model")
+    np.save(folder / "old.npy", np.random.default_rng(0).normal(size=(70, 8)).astype("f4"))
     yield folder
     Commands.kill.close()
 
@@ -271,14 +268,14 @@ def run_machine(machine: type[Commands], examples: int, steps: int) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("machine", [Commands, Comparisons], ids=["train", "compare"])
-def test_a_few_orders_of_commands(machine: type[Commands]) -> None:
-    run_machine(machine, 2, 5)
+@pytest.mark.parametrize("kind", ["train", "compare"])
+def test_a_few_orders_of_commands(kind: str) -> None:
+    run_machine(MACHINES[kind], 2, 5)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("machine", [Commands, Comparisons], ids=["train", "compare"])
-def test_many_orders_of_commands(machine: type[Commands]) -> None:
-    run_machine(machine, int(os.environ.get("MACHINES", "40")), 16)
+@pytest.mark.parametrize("kind", list(MACHINES))
+def test_many_orders_of_commands(kind: str) -> None:
+    run_machine(MACHINES[kind], int(os.environ.get("MACHINES", "40")), 16)

@@ -1,13 +1,13 @@
 """Which settings make no sense, whatever the data and the model are? Nothing heavy is imported."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from unstale.declare import check_bounds
 from unstale.errors import InputError
 from unstale.filters import Filters
 from unstale.schedule import Schedule
 from unstale.settings import (
-    FilterSettings,
     LengthSettings,
     MiningSettings,
     NegativeSettings,
@@ -37,10 +37,14 @@ def check_alone(settings: MiningSettings, strategy: Traits | None, processes: in
         Schedule.parse(settings.refresh_schedule)
         if settings.refresh_every is not None:
             raise InputError("use --refresh-every or --refresh-schedule, not both")
+    for declared in fields(settings):
+        if declared.name == "filters":
+            filters = getattr(settings, declared.name)
+            if not isinstance(filters, Filters):
+                raise InputError(f"filters must be Filters(...), got {filters!r}")
+            filters.check(1, declared.metadata.get("refused", ()))
     if isinstance(settings, NegativeSettings):
         check_dims(settings.matryoshka_dims, None)
-    if isinstance(settings, FilterSettings):
-        settings.filters.check(1)
     if strategy is not None:
         _check_processes(settings, strategy, processes)
         if isinstance(settings, TrainSections):

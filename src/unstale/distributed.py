@@ -8,7 +8,7 @@ as NCCL serves those of CUDA: here, and nowhere else, tensors are brought to it 
 import atexit
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
@@ -96,6 +96,15 @@ def exchange(value: T) -> list[T]:
     said: list[T] = [value] * world()
     dist.all_gather_object(said, value)
     return said
+
+
+def check_processes(own: Mapping[str, object]) -> None:
+    """Refuse to work together with a process that reads other data or other models."""
+    for number, other in enumerate(exchange(dict(own))):
+        for name in own:
+            if other.get(name) != own[name]:
+                rule = "all processes must read the same data and the same model"
+                raise InputError(f"{name} differs between this process and {number}: {rule}")
 
 
 def on_first(work: Callable[[], T]) -> T:

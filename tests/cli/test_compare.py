@@ -1,6 +1,7 @@
 """A comparison: identical starts, cells that survive, and a summary of the promised form."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,9 @@ def test_every_strategy_in_one_table(
     assert [n for n in strategies() if "±" in lines[n]] == ["corrected", "stale"]
 
 
-def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, capsys) -> None:
+def test_finished_cells_survive_and_the_rest_is_done(
+    compare, beir: Path, tmp_path: Path, capsys
+) -> None:
     folder = tmp_path / "c"
     flags = ["--strategies", "in-batch,stale", "--seeds", "0,1"]
     assert compare(folder, *flags) == 0
@@ -103,6 +106,14 @@ def test_finished_cells_survive_and_the_rest_is_done(compare, tmp_path: Path, ca
     assert main(["compare", "--resume", "--output", str(folder)]) == 0
     assert "is finished" in capsys.readouterr().out
     assert main(["compare", "--resume", "--output", str(folder), "--seeds", "0"]) == 0
+    assert len(json.loads((folder / "results.json").read_text())["runs"]) == 2
+    # One grade of the test split is another now: no finished cell goes into a table with it.
+    other = shutil.copytree(beir, tmp_path / "other")
+    judged, config = other / "qrels" / "test.tsv", folder / "config.yaml"
+    judged.write_text(judged.read_text().replace("\t1\n", "\t2\n", 1))
+    config.write_text(config.read_text().replace(str(beir), str(other)))
+    assert main(["compare", "--resume", "--output", str(folder), "--seeds", "0,1"]) == 2
+    assert "qrels changed since" in capsys.readouterr().err
     assert len(json.loads((folder / "results.json").read_text())["runs"]) == 2
 
 

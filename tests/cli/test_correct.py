@@ -257,3 +257,31 @@ def test_the_old_vectors_are_not_overwritten(
     assert correct(vectors, beir, tmp_path / "new", *options, "--overwrite") == 2
     assert "--overwrite would delete" in capsys.readouterr().err
     assert vectors.is_file()
+
+
+@pytest.mark.parametrize("way", ["rewrite", "verdict"])
+def test_vectors_that_change_while_they_are_read_are_noticed(
+    way: str,
+    old: Path,
+    beir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from unstale.migration import job
+
+    copy = Path(shutil.copy(old, tmp_path / "old.npy"))
+
+    def edit(*_: object) -> None:
+        vectors = np.load(copy)
+        vectors[3] *= 2
+        np.save(copy, vectors)
+
+    monkeypatch.setattr(job, "check_order", edit)  # it comes when the sample has been fitted
+    options = ["--count", "100", "--method", "linear", "--k", "5", "--way", way]
+    options += ["--old-model", "tiny"] if way == "verdict" else []
+    assert correct(copy, beir, tmp_path / "new", *options) == 3
+    assert "old.npy was changed while it was read: start anew" in capsys.readouterr().err
+    assert not (tmp_path / "new" / "results.json").exists()
+    assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 2
+    assert "vectors changed since" in capsys.readouterr().err

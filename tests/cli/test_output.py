@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from unstale.cli.config import read_config, save_config
+from unstale.cli.main import main
 from unstale.cli.options import CompareFlags, EvaluateFlags, TrainFlags
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
@@ -164,3 +165,36 @@ def test_a_config_says_where_the_data_is_from_any_folder(
     (tmp_path / "b").mkdir()
     save_config(tmp_path, "correct", CorrectFlags(vectors=name))
     assert read_config(tmp_path)["vectors"] == kept.format(tmp_path)
+
+
+def test_an_output_that_is_a_loop_of_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "nothing")
+    for name in ("a", "a/below", "c"):
+        assert main(["train", "--output", str(tmp_path / name)]) == 2
+        assert "is a link to nothing" in capsys.readouterr().err
+
+
+def test_a_command_advises_only_flags_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(InputError, match="use --overwrite, or"):
+        run_folder("evaluate", EvaluateFlags(output=str(tmp_path))).__enter__()
+    with pytest.raises(InputError, match="use --overwrite or --resume, or"):
+        run_folder("train", TrainFlags(output=str(tmp_path))).__enter__()
+
+
+def test_a_run_of_another_version_is_refused_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_config(tmp_path, "train", TrainFlags(output=str(tmp_path)))
+    with (tmp_path / "config.yaml").open("a") as file:
+        file.write("free_negatives: 4\n")  # a flag that is gone
+    assert main(["train", "--resume", "--output", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot resume {tmp_path}: another version of unstale wrote it" in said
+    assert "free_negatives" in said
+    assert main(["train", "--resume", "--output", str(tmp_path), "--no-such", "1"]) == 2
+    assert "another version" not in capsys.readouterr().err

@@ -13,7 +13,8 @@ from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.fusion import Judged
-from unstale.migration.ways import WAYS, Trial
+from unstale.migration.verdict import Rates, advise
+from unstale.migration.ways import ALL, PART, QUERY_SIDE, REWRITE, STAY, WAYS, Trial
 from unstale.written import foreign
 
 
@@ -137,3 +138,19 @@ def test_the_relevant_targets_of_the_queries_that_judge_now_are_embedded(
     again = ["correct", "--resume", "--re-embed", "10", "--output", str(tmp_path / "new")]
     assert main(again) == 0
     assert known == [True, True]
+
+
+def test_reading_loses_to_query_side_only_if_the_judged_queries_are_sure() -> None:
+    random = np.random.default_rng(0)
+    values = {way: (random.random(100) < 0.5).astype(float) for way in WAYS}
+    base = values[QUERY_SIDE] = np.r_[np.ones(70), np.zeros(30)]
+    values |= {STAY: base * 0.9, REWRITE: base * 0.5, ALL: base * 0.9}
+    rates = Rates(1000, 100, 1.0, 0.0, 1.0, None)
+
+    def advice(lost: int) -> str:
+        read = base.copy()
+        read[:lost] = 0.0
+        return advise(values | {PART: read}, rates)["advice"]
+
+    assert advice(2) == PART  # two of a hundred are chance
+    assert advice(20) == QUERY_SIDE

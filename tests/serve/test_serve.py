@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from socketserver import TCPServer
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -22,9 +23,10 @@ from sentence_transformers import SentenceTransformer
 from unstale.cli.main import main
 from unstale.cli.options_inspect import ServeFlags
 from unstale.cli.serve import open_page
+from unstale.cli.signals import Terminated
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.serve.page import LONGEST
-from unstale.serve.server import listen
+from unstale.serve.server import PageServer, listen
 
 HOSTILE = "<script>document.documentElement.dataset.run = 1</script>"
 
@@ -68,6 +70,10 @@ def test_two_hundred_clients_at_once_are_answered() -> None:
     with serving(lambda query: f"<p>{query}</p>") as port, ThreadPoolExecutor(200) as clients:
         found = list(clients.map(lambda i: get(port, f"/?q={i}")[:2], range(200)))
     assert found == [(200, f"<p>{i}</p>") for i in range(200)]
+    with listen(0) as busy, ExitStack() as stack:  # which accepts none of them yet
+        for _ in range(200):
+            client = socket.create_connection(("127.0.0.1", busy.server_address[1]), timeout=5)
+            stack.enter_context(client)
 
 
 def test_a_request_that_drips_in_is_closed() -> None:
@@ -211,6 +217,15 @@ def test_what_cannot_be_served(tmp_path: Path, trained: Path, capsys) -> None:
     assert "--port must be at most 65535, got 70000" in capsys.readouterr().err
     assert main(["serve", str(tmp_path), "--port", "0"]) == 2
     assert "is not a finished training run (no model/)" in capsys.readouterr().err
+
+
+def test_a_terminated_server_says_so(trained: Path, monkeypatch, capsys) -> None:
+    for error, code, said in ((Terminated(), 143, ""), (KeyboardInterrupt(), 0, "stopped\n")):
+        monkeypatch.setattr(PageServer, "serve_forever", Mock(side_effect=error))
+        assert main(["serve", str(trained), "--port", "0"]) == code
+        out = capsys.readouterr()
+        assert out.out.endswith(said)
+        assert ("unstale serve: terminated" in out.err) == (code == 143)
 
 
 def test_a_cell_of_a_comparison_is_a_run(trained: Path, tmp_path: Path, capsys) -> None:

@@ -128,6 +128,15 @@ def test_a_harmful_corrector_is_warned_of_and_left_out(
     assert torch.equal(miner.mine(batch(), 6), wild)
 
 
+def test_a_rate_that_diverges_is_warned_of(
+    train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rate = ["--strategy", "in-batch", "--learning-rate", "100", "--no-guard"]
+    assert train(tmp_path / "run", *rate) == 0
+    assert "encoder got worse" in caplog.text.lower()
+    assert "A learning rate of 100 may be too high" in caplog.text
+
+
 def test_auto_refresh_re_embeds_when_the_reading_is_bad_and_only_once() -> None:
     from unstale.buffer.buffer import TargetBuffer
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unstale import distributed
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
+from unstale.distributed import check_processes
 from unstale.errors import InputError
 from unstale.results import RunResult
-from unstale.training import identity as identities
 from unstale.training.arguments import check_arguments, recorded
 from unstale.training.cells import Cell, run_cells
-from unstale.training.identity import FORMAT, check_identity, check_processes, identity, made_of
+from unstale.training.identity import FORMAT, check_identity, identity, made_of
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings
 
@@ -125,7 +126,7 @@ def test_processes_with_different_corpora_do_not_train_together(
         for data in (dataset, CHANGES["a target"](dataset))
     )
     check_processes(ours)
-    monkeypatch.setattr(identities, "exchange", lambda own: [own, theirs])  # as of two processes
+    monkeypatch.setattr(distributed, "exchange", lambda own: [own, theirs])  # as of two processes
     with pytest.raises(InputError, match="targets differs between this process and 1"):
         check_processes(ours)
 

@@ -251,6 +251,21 @@ def test_going_on_with_another_search_is_refused(
     )
 
 
+@pytest.mark.slow
+def test_a_compiled_model_resumes_and_says_that_digits_may_differ(
+    command, kill, tmp_path: Path
+) -> None:
+    run, whole, log = (tmp_path / name for name in ("run", "whole", "log"))
+    flags = ["--trainer.torch_compile", "true", "--trainer.torch_compile_backend", "eager"]
+    assert kill.run(command(whole, *flags), log) == 0, log.read_text()
+    assert "digits may differ" not in log.read_text()
+    kill(command(run, *flags), "unstale.training.callbacks:Progress.on_step_end", 4)
+    assert kill.run(["train", "--resume", "--output", str(run)], log) == 0, log.read_text()
+    assert "--trainer.torch_compile: compiled code depends" in log.read_text()
+    found, expected = (results(folder)["runs"][0]["metrics"] for folder in (run, whole))
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
 def test_nothing_that_is_written_needs_pickle_to_be_trusted(command, tmp_path: Path) -> None:
     import torch
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.encoder import open_encoder
+from unstale.buffer.embed import Part, PartDone
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder, read_data
 from unstale.data.dataset import Texts
 from unstale.data.lines import text_lines
-from unstale.data.load import load_dataset
-from unstale.distributed import first_alone, on_first, rank, start
+from unstale.distributed import on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import write_json
@@ -36,12 +36,16 @@ def run(chosen: CorrectFlags) -> None:
         store = _swapping(chosen, source)
         if chosen.ids is not None:
             source.ids = _read_ids(Path(chosen.ids), source.rows)
-        with first_alone():
-            dataset = load_dataset(chosen.data, progress=rank() == 0, judged=False)
+        dataset = read_data(chosen.data, judged=False)
         old = _old_encoder(chosen) if chosen.old_model else None
-        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old)
+        part = Part.read(chosen.shard)
+        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old, part)
         output = folder.begin()
-        done = migration.run(output)
+        try:
+            done = migration.run(output)
+        except PartDone as said:
+            say(str(said))
+            return
         if rank() == 0:
             write_json(output / RESULTS, done.results)
         folder.seal()

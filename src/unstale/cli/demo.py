@@ -6,9 +6,9 @@ from pathlib import Path
 
 from unstale.cli import options
 from unstale.cli.config import written_by
-from unstale.cli.encoder import open_encoder
 from unstale.cli.flags import flag_values
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder
 from unstale.cli.report import recipe as shown
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset

@@ -5,9 +5,9 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import DoctorFlags
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder
 from unstale.data.load import load_dataset
 from unstale.doctor.advice import advise
 from unstale.doctor.trial import Trial, run_trial

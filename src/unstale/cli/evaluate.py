@@ -2,11 +2,10 @@
 
 import time
 
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EvaluateFlags
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder, read_data
 from unstale.data.holdout import hold_out
-from unstale.data.load import load_dataset
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator, splits_to_measure
@@ -20,8 +19,7 @@ def run(chosen: EvaluateFlags) -> None:
     start(chosen.device)
     first = rank() == 0
     with run_folder("evaluate", chosen) as folder:
-        with first_alone():
-            dataset = load_dataset(chosen.data, progress=first, strict=chosen.strict)
+        dataset = read_data(chosen.data, strict=chosen.strict)
         dataset = hold_out(dataset, chosen.split, chosen.holdout, progress=first)
         split = splits_to_measure(dataset, chosen.split)[0]
         model = open_encoder(chosen)

@@ -12,8 +12,8 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.by_command import check_run, config_with_data
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options import EncoderFlags, ShapeFlags
+from unstale.cli.read import open_encoder
 from unstale.corrector.network import Corrector
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset

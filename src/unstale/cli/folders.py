@@ -66,5 +66,12 @@ def is_used(folder: Path) -> bool:
 
 
 def resumes(chosen: OutputFlags) -> bool:
-    """Tell whether a command resumes what was interrupted."""
-    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
+    """Tell whether a command resumes what was interrupted, or embeds a part of what is begun."""
+    values = flag_values(chosen)  # some commands have no such flag
+    begun = is_part(chosen) and written_by(Path(chosen.output), "")
+    return bool(values.get("resume") or begun)
+
+
+def is_part(chosen: OutputFlags) -> bool:
+    """Tell whether other processes may write to the same folder now: parts of one work."""
+    return bool(flag_values(chosen).get("shard"))

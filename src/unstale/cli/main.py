@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config = Path(parsed[name].output, CONFIG)
             if config.is_file():  # the run folder knows its flags; those given now win
                 place = words.index(name) + 1
-                parsed = parse([*words[:place], "--config", str(config), *words[place:]])
+                parsed = _parse_again(words[:place], config, words[place:])
     except InputError as error:
         return _fail(2, f"unstale: error: {error}")
     chosen = instantiate(COMMANDS[name], parsed[name].as_dict())
@@ -141,6 +141,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         release()
     return 0
+
+
+def _parse_again(command: list[str], config: Path, flags: list[str]) -> Namespace:
+    """Parse a command line with the flags that a run began with, which may be of another time."""
+    try:
+        return parse([*command, "--config", str(config), *flags])
+    except InputError as error:
+        if "does not accept option" not in str(error):
+            raise
+        said = str(error).partition(" (with")[0]
+        rule = "another version of unstale wrote it; use that version, or start anew"
+        raise InputError(f"cannot resume {config.parent}: {rule} ({said})") from None
 
 
 def _is_further() -> bool:

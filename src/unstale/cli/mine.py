@@ -12,15 +12,14 @@ from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.by_command import run_parts
-from unstale.cli.encoder import open_encoder
 from unstale.cli.finished import run_corrector
 from unstale.cli.options import MineFlags
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder, read_data
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
 from unstale.data.formats.columns import LACKS
 from unstale.data.holdout import hold_out
-from unstale.data.load import load_dataset
 from unstale.data.names import HELD_OUT
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
@@ -45,8 +44,7 @@ def run(chosen: MineFlags) -> None:
         chosen = replace(chosen, data=data, model=model, buffer=buffer)
     start(chosen.device)
     with run_folder("mine", chosen) as output, ExitStack() as stack:
-        with first_alone():
-            dataset = load_dataset(chosen.data, progress=rank() == 0)
+        dataset = read_data(chosen.data)
         if chosen.holdout and "train" in dataset.qrels:  # the queries that `train` measures on
             held = chosen.split if chosen.split in HELD_OUT else "test"
             dataset = hold_out(dataset, held, chosen.holdout, progress=rank() == 0)

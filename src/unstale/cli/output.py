@@ -11,9 +11,9 @@ from typing import Any, final
 
 from unstale.budget import read_small
 from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
-from unstale.cli.folders import check_output, is_used, resumes
+from unstale.cli.folders import check_output, is_part, is_used, resumes
 from unstale.cli.options import OutputFlags
-from unstale.distributed import barrier, rank
+from unstale.distributed import on_first, rank
 from unstale.errors import InputError
 from unstale.files import atomic_file, atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
@@ -74,16 +74,17 @@ class RunFolder:
 
     def begin(self) -> Path:
         """Create, empty or reopen the folder, lock it, save the flags, and return its path."""
-        if rank() == 0:
-            if resumes(self._chosen):
-                found = [self.path / name for name in (CONFIG, SEAL)]
-                self._before = {p.name: read_small(p) for p in found if p.is_file()}
-            _open_output(self._chosen)
-            begin_list(self.path)
-            save_config(self.path, self._command, self._chosen)
+        on_first(self._begin)
         self.begun = True
-        barrier()
         return self.path
+
+    def _begin(self) -> None:
+        if resumes(self._chosen):
+            found = [self.path / name for name in (CONFIG, SEAL)]
+            self._before = {p.name: read_small(p) for p in found if p.is_file()}
+        _open_output(self._chosen)
+        begin_list(self.path)
+        save_config(self.path, self._command, self._chosen)
 
     def put_back(self) -> None:
         """Undo what the beginning of a resume did to a folder: its results are the earlier ones."""
@@ -129,8 +130,10 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     used = is_used(folder)
     if dry:
         return folder
-    hold(folder)
-    sweep(folder)
+    together = is_part(chosen)
+    hold(folder, shared=together)
+    if not together:
+        sweep(folder)
     if used and overwrite:
         remove_written(folder)
     if resume:

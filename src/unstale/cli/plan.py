@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 
 from unstale.buffer.stored import DTYPES
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options_inspect import PlanFlags
+from unstale.cli.read import open_encoder
 from unstale.encoders.embed import dimension
 from unstale.files import write_json
 from unstale.machine import free_memory

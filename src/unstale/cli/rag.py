@@ -8,8 +8,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options import RagFlags
+from unstale.cli.read import open_encoder
 from unstale.cli.train import Start, check_each, run_training
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank

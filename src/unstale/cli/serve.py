@@ -8,6 +8,7 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli.finished import FinishedRun
 from unstale.cli.options_inspect import ServeFlags
+from unstale.cli.signals import Terminated
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 from unstale.serve.page import Page
@@ -25,6 +26,8 @@ def run(chosen: ServeFlags) -> None:
         say(f"open http://{HOST}:{server.server_address[1]} (Ctrl+C stops it)", flush=True)
         try:
             server.serve_forever()
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             say("stopped")
 

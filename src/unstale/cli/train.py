@@ -9,12 +9,11 @@ from typing import Any, TypeVar, final
 
 from sentence_transformers import SentenceTransformer
 
-from unstale.cli.encoder import open_encoder
 from unstale.cli.options import RagFlags, TrainFlags
 from unstale.cli.output import run_folder
+from unstale.cli.read import open_encoder, read_data
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.holdout import hold_out
-from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.load import hash_weights
@@ -84,8 +83,7 @@ def prepare_train(chosen: TrainFlags, names: Sequence[str]) -> Start:
     check_arguments(chosen.trainer)
     for name in names:
         find_strategy(name)
-    with first_alone():
-        dataset = load_dataset(chosen.data, progress=rank() == 0, strict=chosen.strict)
+    dataset = read_data(chosen.data, strict=chosen.strict)
     dataset = hold_out(
         dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=rank() == 0
     )

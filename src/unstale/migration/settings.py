@@ -27,7 +27,7 @@ class MigrateSettings:
             for validation. Default: 0.05.
         count: Number of targets to embed, instead of a share.
         re_embed: Also embed the targets that queries find most often: a share of all targets if
-            below 1, otherwise a number.
+            below 1, all that are left if 1, otherwise a number.
         way: verdict only estimates quality and cost of each way to upgrade. query-side also writes
             an adapter, with which the application searches the old index by both models. rewrite
             writes new vectors of all targets; it is the only way without the old encoder.
@@ -95,7 +95,7 @@ class MigrateSettings:
         many = self.re_embed
         if many > rows:
             raise InputError(f"--re-embed must be at most the {rows} targets, got {many}")
-        more = round(many * rows) if many < 1 else int(many)
+        more = round(many * rows) if many < 1 else rows - size if many == 1 else int(many)
         if many and not more:
             raise InputError(f"--re-embed {many}: that part of {rows} targets is not one of them")
         if size + more > rows:

@@ -48,6 +48,7 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
+    settings.filters.check(k)
     check_reading(replace(settings, k=k))
     limits = (
         ("--reader-max-length", reader.max_length, 2),

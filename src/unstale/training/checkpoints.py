@@ -71,6 +71,9 @@ def train_or_resume(
     if resume:
         anew = "there is no complete checkpoint to resume from: the training starts again at step 1"
         _LOG.warning("resuming from %s", checkpoint) if checkpoint else _LOG.warning(anew)
+    if checkpoint is not None and trainer.args.torch_compile:
+        why = "compiled code depends on the shapes that it met before"
+        _LOG.warning("--trainer.torch_compile: %s: the last digits may differ", why)
     if checkpoint is not None and step_of(checkpoint) >= trainer.args.max_steps:
         # The stock loop looks at the step only after another batch.
         trainer._load_from_checkpoint(str(checkpoint))

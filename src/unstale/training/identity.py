@@ -17,7 +17,7 @@ from numpy import ndarray
 from unstale import __version__
 from unstale.data.dataset import RetrievalDataset
 from unstale.declare import flag
-from unstale.distributed import exchange, world
+from unstale.distributed import world
 from unstale.errors import InputError
 from unstale.search.auto import Choice
 from unstale.settings import JobSettings
@@ -62,15 +62,6 @@ def identity(
         found["buffer"] = buffer
     found |= {"torch": torch.__version__, "threads": str(torch.get_num_threads())}
     return found | {"processes": str(world()), "unstale": __version__}
-
-
-def check_processes(own: Identity) -> None:
-    """Refuse to train together with a process that reads other data or other models."""
-    for number, other in enumerate(exchange(dict(own))):
-        for name in own:
-            if other.get(name) != own[name]:
-                rule = "all processes must read the same data and the same model"
-                raise InputError(f"{name} differs between this process and {number}: {rule}")
 
 
 def check_identity(place: Path, found: Identity, expected: Identity) -> None:

@@ -23,7 +23,7 @@ from unstale.buffer.stored import DTYPES, Stored
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.declare import taken_from
-from unstale.distributed import first_alone, rank, world
+from unstale.distributed import check_processes, first_alone, rank, world
 from unstale.encoders.embed import dimension, embed_targets, is_cosine
 from unstale.encoders.load import hash_weights, tower_modules
 from unstale.encoders.tokenise import target_tokens
@@ -35,7 +35,7 @@ from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
 from unstale.settings import MiningSettings, RefreshSettings
-from unstale.training.identity import Identity, check_processes, identity, made_of
+from unstale.training.identity import Identity, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
 from unstale.training.settings import Checked

@@ -22,7 +22,6 @@ from unstale.encoders.embed import dimension, is_cosine, is_static
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import splits_to_measure
-from unstale.filters import Filters
 from unstale.miners.strategy import Strategy, find_strategy
 from unstale.settings import FEWEST_HELD, MINE_FROM, JobSettings, MiningSettings, TrainSections
 from unstale.strategies import NegativeCounts
@@ -55,8 +54,6 @@ class TrainSettings(TrainSections):
         What was found out of the same data and model for other settings is taken from `known`.
         """
         strategy = find_strategy(self.strategy)
-        if not isinstance(self.filters, Filters):
-            raise InputError(f"filters must be Filters(...), got {self.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
         splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
