@@ -71,6 +71,15 @@ def _adopt(folder: Path, manifest: dict[str, Any]) -> bool:
     return found
 
 
+def _missing(folder: Path, shards: list[dict[str, Any]], part: Part | None) -> list[int]:
+    """List the shards that are still to be written, by this part if there are several."""
+    missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
+    if part is None:
+        return missing
+    own = [i for i in missing if i % part.of == part.number]
+    return [i for i in own if not (folder / shards[i]["file"]).is_file()]
+
+
 def embed_corpus(
     model: SentenceTransformer,
     tokens: TokenStore,
@@ -114,10 +123,7 @@ def embed_corpus(
                 write_manifest(folder, manifest)
     shards = manifest["shards"]
     started = np.cumsum([0, *[s["rows"] for s in shards]])
-    missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
-    if part is not None:
-        own = [i for i in missing if i % part.of == part.number]
-        missing = [i for i in own if not (folder / shards[i]["file"]).is_file()]
+    missing = _missing(folder, shards, part)
     todo = sum(shards[i]["rows"] for i in missing)
     total, hidden = len(tokens), not progress
     with tqdm(
