@@ -121,13 +121,14 @@ def test_bad_flags_are_refused(
     for more, message in (
         (("--count", "30"), "a sample of 30 of 120 targets is too small"),
         (("--fraction", "0"), "--fraction must be above 0"),
-        (("--count", "100", "--re-embed", "-0.1"), "--re-embed must be a part of the targets"),
-        (("--count", "100", "--re-embed", "1.5"), "a number up to 120, got 1.5"),
+        (("--count", "100", "--re-embed", "-0.1"), "--re-embed must be at least 0, got -0.1"),
+        (("--count", "100", "--re-embed", "1.5"), "or a whole number of them, got 1.5"),
+        (("--count", "80", "--re-embed", "121"), "must be at most the 120 targets, got 121"),
         (("--count", "100", "--re-embed", "0.2"), "120 targets cannot make a sample of 100 and 24"),
         (("--count", "80", "--split", "exam"), "world has no split 'exam'"),
-        (("--count", "0"), "a sample of 0 of 120 targets is too small"),
+        (("--count", "0"), "--count must be at least 1, got 0"),
         (("--count", "80", "--fraction", "0.9"), "not by --fraction 0.9 and --count 80"),
-        (("--count", "80", "--k", "0"), "--k must be from 1 to 119, fewer than the targets, got 0"),
+        (("--count", "80", "--k", "0"), "--k must be at least 1, got 0"),
         (
             ("--count", "80", "--k", "120"),
             "--k must be from 1 to 119, fewer than the targets, got 120",
