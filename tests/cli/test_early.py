@@ -49,7 +49,7 @@ WRONG = {
     "train --no-share-candidates --output x": "staged needs --share-candidates",
     "train --strategy stochastic --subset-size 2 --output x": "cannot take 4 negatives from",
     "train --strategy in-batch --max-score 1 --output x": "in-batch cannot filter",
-    "train --range-max 2 --output x": "cannot take 4 negatives between --range-min 0 and",
+    "train --range-max 2 --output x": "cannot mine 4 targets between --range-min 0 and",
     "train --trainer.max_grad_norm abc --output x": "max_grad_norm must be a number, got 'abc'",
     "train --trainer.bf16 maybe --output x": "--trainer.bf16 must be true or false",
     "train --trainer.optim adamz --output x": "--trainer.optim must be one of adamw_torch,",
