@@ -175,7 +175,7 @@ def test_a_read_only_folder_is_one_clear_line(
     blocked.write_text("")  # even root cannot make a folder in a file
     where = ["--data", str(beir), "--output", str(blocked / "run")]
     assert main(["train", *where, *SMALL.split()]) == 2
-    assert "Not a directory" in capsys.readouterr().err
+    assert "file is a file" in capsys.readouterr().err
 
 
 _LOST = """

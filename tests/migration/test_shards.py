@@ -37,6 +37,7 @@ def test_parts_of_a_buffer_out_of_order_are_those_of_one_process(
     assert files(tmp_path / "parts") == files(tmp_path / "one")
     manifests = [(tmp_path / n / "manifest.json").read_text() for n in ("one", "parts")]
     assert manifests[0] == manifests[1]
+    assert not list((tmp_path / "parts").glob("*.sha256"))
 
 
 @pytest.mark.slow

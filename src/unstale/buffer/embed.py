@@ -24,7 +24,7 @@ from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import dimension, embed_targets
 from unstale.errors import InputError
-from unstale.integrity import sha256
+from unstale.files import atomic_file
 
 
 class Part(NamedTuple):
@@ -60,15 +60,30 @@ class PartDone(Exception):  # noqa: N818 - not an error
         super().__init__(f"{told}; {left}: run the command {rest} with --resume, without --shard")
 
 
-def _adopt(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Enter shards that are written and not in the manifest; a shard appears when it is whole."""
-    found = False
-    for shard in manifest["shards"]:
-        file = folder / shard["file"]
-        if shard.get("sha256") or not file.is_file():
-            continue
-        shard["sha256"], found = sha256(file), True
-    return found
+def _begin(folder: Path, begun: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
+    """Read the manifest of a buffer; write it first if there is none yet."""
+    if not (folder / MANIFEST).exists():
+        shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
+        write_manifest(folder, begun | {"shards": shards})
+    return read_manifest(folder)
+
+
+def _adopt(folder: Path, manifest: dict[str, Any]) -> None:
+    """Enter the shards that parts wrote, with the checksums that they left beside them."""
+    told = [(shard, _told(folder, shard)) for shard in manifest["shards"]]
+    told = [(shard, place) for shard, place in told if place.is_file()]
+    if not told:
+        return
+    for shard, place in told:
+        shard["sha256"] = place.read_text("ascii")
+    write_manifest(folder, manifest)
+    for _, place in told:
+        place.unlink()
+
+
+def _told(folder: Path, shard: dict[str, Any]) -> Path:
+    """Name the file in which a part says that it has written a shard: its checksum."""
+    return folder / f"{shard['file']}.sha256"
 
 
 def _missing(folder: Path, shards: list[dict[str, Any]], part: Part | None) -> list[int]:
@@ -77,7 +92,7 @@ def _missing(folder: Path, shards: list[dict[str, Any]], part: Part | None) -> l
     if part is None:
         return missing
     own = [i for i in missing if i % part.of == part.number]
-    return [i for i in own if not (folder / shards[i]["file"]).is_file()]
+    return [i for i in own if not _told(folder, shards[i]).is_file()]
 
 
 def embed_corpus(
@@ -110,17 +125,14 @@ def embed_corpus(
     if dtype not in DTYPES:
         raise InputError(f"a buffer holds {' or '.join(DTYPES)}, not {dtype!r}")
     with first_alone():
-        if not (folder / MANIFEST).exists():
-            sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
-            shards = [{"file": f"shard-{i:05}.safetensors", "rows": n} for i, n in enumerate(sizes)]
-            begun = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model)}
-            write_manifest(folder, begun | {"dtype": dtype, "shards": shards})
-        manifest = read_manifest(folder)
+        sizes = [min(shard_rows, len(tokens) - s) for s in range(0, len(tokens), shard_rows)]
+        begun = {"format": FORMAT, "fingerprint": made_by, "dim": dimension(model), "dtype": dtype}
+        manifest = _begin(folder, begun, sizes)
         check_maker(folder, manifest, made_by)
         if rank() == 0:
             check_shards(folder, whole=False)
-            if part is None and _adopt(folder, manifest):
-                write_manifest(folder, manifest)
+            if part is None:
+                _adopt(folder, manifest)
     shards = manifest["shards"]
     started = np.cumsum([0, *[s["rows"] for s in shards]])
     missing = _missing(folder, shards, part)
@@ -144,12 +156,15 @@ def embed_corpus(
                     n = rows[~finite][0]
                     raise InputError(f"the encoder gave NaN or infinity for the target in row {n}")
                 done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
+                if part is not None:
+                    with atomic_file(_told(folder, shards[mine])) as temporary:
+                        temporary.write_text(done[1], "ascii")
             for place, checksum in filter(None, exchange(done)):
                 shards[place]["sha256"] = checksum
             if rank() == 0 and part is None:
                 write_manifest(folder, manifest)
     barrier()
     if part is not None:
-        lacking = [s for s in shards if not s.get("sha256") and not (folder / s["file"]).is_file()]
+        lacking = [s for s in shards if not s.get("sha256") and not _told(folder, s).is_file()]
         raise PartDone(part, folder, len(shards), len(lacking))
     return TargetBuffer.open(folder, made_by), todo
