@@ -241,7 +241,8 @@ def weights_of(run: Path) -> dict[str, Any]:
     files = [run / name for name in ("vectors.npy", "rows.parquet") if (run / name).exists()]
     folders = [f.parent for f in run.rglob("model")]
     found: dict[str, Any] = {f.name: f.read_bytes() for f in files}
-    return found | {f.relative_to(run).as_posix(): weights(f) for f in folders}
+    held = {f.relative_to(run).as_posix(): weights(f) for f in folders}
+    return found | {name: own for name, own in held.items() if own}  # a folder may be foreign
 
 
 @pytest.fixture(scope="module")
