@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from unstale.data.load import load_dataset
@@ -34,15 +35,9 @@ def watched(rows: list[dict[str, Any]]) -> Any:
     """Return a `Meter.read` that reads as a run does, and then compares with everything."""
     plain = Meter.read
 
-    def read(
-        meter: Meter,
-        model: Any,
-        miner: Miner,
-        step: int,
-        scale: float | None = None,
-    ) -> Reading | None:
+    def read(meter: Meter, model: SentenceTransformer, miner: Miner, step: int) -> Reading | None:
         began = time.perf_counter()
-        reading = plain(meter, model, miner, step, scale)
+        reading = plain(meter, model, miner, step)
         seconds = time.perf_counter() - began
         if reading is not None and step:
             queries = embed_queries(model, meter.texts)

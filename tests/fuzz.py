@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest
 from unstale.cli.config import read_config
-from unstale.cli.early import _check_ours
 from unstale.cli.finished import read_answering
+from unstale.cli.folders import _check_ours
 from unstale.cli.main import parse
 from unstale.data.formats import FORMATS, find_format
 from unstale.data.formats.beir import read_beir

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,7 @@ def _die_at(where: str, call: int) -> None:
         owner = getattr(owner, part)
     plain, left = getattr(owner, name), [call]
 
+    @wraps(plain)  # a Trainer reads the signature
     def dying(*args: Any, **kwargs: Any) -> Any:
         left[0] -= 1
         if not left[0]:

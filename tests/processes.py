@@ -2,7 +2,7 @@
 
 torchrun --nproc-per-node 2 tests/processes.py OUTPUT DATA MODEL STEPS [flags of `train`, as JSON]
 
-The flag `rag` stands for Algorithm 2.
+The flag `rag` stands for Algorithm 2, and `rambling` for a reader that is sure of nonsense.
 """
 
 import json
@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from unstale.data.formats.beir import read_beir
 from unstale.distributed import barrier, exchange, rank, start
 from unstale.encoders.load import load_encoder
+from unstale.filters import Filters
 from unstale.rag.job import train_rag
 from unstale.rag.questions import QuestionSet
 from unstale.rag.tiny_reader import tiny_reader
@@ -36,13 +37,17 @@ def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None
     """Write the first step's gradients, every step's loss, and the results."""
     start("cpu")
     flags = SMALL | flags | {"steps": steps}
-    rag = flags.pop("rag", False)
+    rag, rambling = flags.pop("rag", False), flags.pop("rambling", False)
+    if "filters" in flags:
+        flags["filters"] = Filters(**flags["filters"])
     with watching(RagTrainer if rag else FreshTrainer) as (losses, first):
         encoder = load_encoder(model, towers="separate", layers=1, device="cpu")
         if rag:
             questions = QuestionSet.of(read_beir(Path(data)))
             limits = {"width": 16, "layers": 1, "max_length": 40, "answer_length": 6}
             reader = tiny_reader(questions.texts(), **limits)
+            for weight in reader.parameters() if rambling else ():
+                weight.data.mul_(4)
             result = train_rag(questions, encoder, reader, output, k=3, progress=False, **flags)
         else:
             flags = {"hard_negatives": 3, "uniform_negatives": 1, **flags}
@@ -51,7 +56,8 @@ def trace(output: Path, data: str, model: str, steps: int, **flags: Any) -> None
         save_file(first, output / "gradients.safetensors")
         entry = result.to_json()
         found = {"losses": losses, "metrics": entry["metrics"], "freshness": entry["freshness"]}
-        found |= {k: v for k, v in entry.items() if k.startswith(("targets_", "reader_", "train_"))}
+        kept = ("targets_", "reader_", "train_", "retriever_", "steps", "candidates_")
+        found |= {k: v for k, v in entry.items() if k.startswith(kept)}
         (output / "trace.json").write_text(json.dumps(found))
     barrier()
 

@@ -18,7 +18,7 @@ from unstale.declare import check_bounds, setting
 from unstale.errors import InputError
 from unstale.miners import Strategy, strategies
 from unstale.rag.settings import RagSettings
-from unstale.strategies import RAG_STRATEGIES, STRATEGIES
+from unstale.strategies import STRATEGIES
 from unstale.training.card import card_settings
 from unstale.training.settings import Checked, TrainSettings
 
@@ -51,25 +51,23 @@ def texts(file: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-# A strategy: one file and one line.
+# A strategy: one file and one entry.
 
 
-def test_every_strategy_is_one_file_and_one_line() -> None:
+def test_every_strategy_is_one_file_and_one_entry() -> None:
     files = [name.replace("-", "_") for name in STRATEGIES]
     own = [import_module(f"unstale.miners.{file}").STRATEGY for file in files]
     assert all(isinstance(found, Strategy) for found in own)
     assert list(strategies()) == [found.name for found in own] == list(STRATEGIES)
-    assert {found.name for found in own if found.rag} == set(RAG_STRATEGIES)
     ending = [f for f in FILES if re.search(r"^STRATEGY = ", (SRC / f).read_text(), re.MULTILINE)]
     assert {Path(file).stem for file in ending} == set(files)
 
 
 # Where else a strategy is named, and why.
 NAMED = {
-    "strategies.py": "the list of all",
+    "strategies.py": "the list of all; `none` and `frozen` are in-batch and stale with a reader",
     "settings.py": "the default of a training",
     "rag/settings.py": "the default of Algorithm 2",
-    "rag/check.py": "`none` and `frozen` are in-batch and stale with a reader",
     "cli/compared.py": "what a comparison compares by default",
     "cli/demo.py": "what the demo compares",
     "doctor/trial.py": "what the doctor tries",
@@ -79,7 +77,6 @@ NAMED = {
     "report/summary.py": "a gap is measured from stale to exhaustive",
     "report/grid.py": "a gap is measured from stale to exhaustive",
     "report/entries.py": "a gap is measured from stale to exhaustive",
-    "miners/strategy.py": "colours have the names of what they are for",
 }
 NAMES = frozenset(strategies())
 # These are ordinary words, too.

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from tests.kill import Killer, results, weights
 from tests.small_world import VARIANTS, write_data, write_model, write_vectors
 
-from unstale.cli.early import is_used
+from unstale.cli.folders import is_used
 from unstale.errors import InputError
 from unstale.integrity import SEAL, check_seal
 from unstale.written import written

@@ -7,7 +7,7 @@ import pytest
 
 from unstale.cli import demo
 from unstale.cli.config import save_config
-from unstale.cli.early import check_output
+from unstale.cli.folders import check_output
 from unstale.cli.main import main
 from unstale.cli.options import ConvertFlags, DemoFlags, EvaluateFlags, TrainFlags
 from unstale.cli.options_inspect import CorrectFlags

@@ -1,8 +1,12 @@
 """Which mined targets may be false negatives? The rules, as a user sets them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unstale.errors import InputError
+
+# Rules that compare a target with the query's positive.
+WITH_POSITIVE = ("absolute_margin", "relative_margin", "cross_encoder_margin")
 
 
 @dataclass(frozen=True)
@@ -19,9 +23,9 @@ class Filters:
         max_score: Mine only targets that score at most this much.
         min_score: Mine only targets that score at least this much.
         range_min: Skip this many of the best candidates of each query.
-        range_max: Consider only this many of the best candidates of each query. Default: one for
-            each negative, or ten if a margin, --max-score or a cross-encoder may drop some, and
-            range_min more.
+        range_max: Consider only this many of the best candidates of each query. Default: as many
+            as are mined, or ten times that if a margin, --max-score or a cross-encoder may drop
+            some, and range_min more.
         cross_encoder_margin: Also drop targets that the cross-encoder, if there is one, scores less
             than this much below the positive.
     """
@@ -47,13 +51,19 @@ class Filters:
         choosy = veto or any(rule is not None for rule in rules)
         return self.range_min + (10 * k if choosy else k)
 
-    def check(self, k: int) -> None:
-        """Refuse ranges that leave fewer than k."""
+    def check(self, k: int, refused: Sequence[str] = ()) -> None:
+        """Refuse ranges that leave fewer than k, and rules that a job has no use for."""
+        for name in refused:
+            if getattr(self, name) != getattr(Filters, name):
+                rule = "it compares with a positive, and questions with answers have none"
+                others = ", ".join(n for n in vars(self) if n not in refused)
+                said = f"--{name}: {rule}; the rules without one are {others}"
+                raise InputError(said.replace("_", "-"))
         if self.range_min < 0:
             raise InputError(f"--range-min must be at least 0, got {self.range_min}")
         if self.range_max is not None and self.range_max - self.range_min < k:
             window = f"--range-min {self.range_min} and --range-max {self.range_max}"
-            raise InputError(f"cannot take {k} negatives between {window}")
+            raise InputError(f"cannot mine {k} targets between {window}")
         low, high = self.min_score, self.max_score
         if low is not None and high is not None and low > high:
             raise InputError(f"--min-score {low} is above --max-score {high}: nothing can be mined")

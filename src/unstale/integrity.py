@@ -21,6 +21,12 @@ _REMADE = {SEAL, "report.html"}  # written anew at will
 _FREE = {*_REMADE, "checkpoints", "index", "index-before"}  # what anybody may delete
 
 
+def check_manifest(folder: Path) -> None:
+    """Refuse a folder that is not a buffer."""
+    if not (folder / BUFFER).is_file():
+        raise InputError(f"{folder} is not a buffer: it has no {BUFFER}")
+
+
 def sha256(path: Path) -> str:
     """Hash a file in bounded memory."""
     whole = hashlib.sha256()

@@ -14,15 +14,18 @@ _LOG = logging.getLogger(__name__)
 _HELD: dict[Path, IO[str]] = {}  # by this process; the system lets go when it dies, however
 
 
-def hold(folder: Path) -> None:
-    """Keep other processes out of a folder until `release`, or refuse it if one is in there."""
+def hold(folder: Path, *, shared: bool = False) -> None:
+    """Keep other processes out of a folder until `release`, or refuse it if one is in there.
+
+    Those that share a folder keep out only those that do not.
+    """
     where = folder.resolve()
     if where in _HELD:
         return
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / LOCK).open("a+", encoding="utf-8")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
         owner = file.read(200).strip() or "another process"

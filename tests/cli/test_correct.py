@@ -121,8 +121,8 @@ def test_bad_flags_are_refused(
     for more, message in (
         (("--count", "30"), "a sample of 30 of 120 targets is too small"),
         (("--fraction", "0"), "--fraction must be above 0"),
-        (("--count", "100", "--re-embed", "-0.1"), "--re-embed must be a part of the targets"),
-        (("--count", "100", "--re-embed", "1.5"), "a number up to 120, got 1.5"),
+        (("--count", "100", "--re-embed", "-0.1"), "--re-embed must be at least 0, got -0.1"),
+        (("--count", "100", "--re-embed", "1.5"), "or a whole number of them, got 1.5"),
         (("--count", "100", "--re-embed", "0.2"), "120 targets cannot make a sample of 100 and 24"),
         (("--count", "80", "--split", "exam"), "world has no split 'exam'"),
         (("--count", "0"), "a sample of 0 of 120 targets is too small"),

@@ -44,6 +44,48 @@ WRONG = {
     "search ' ' --run run": "the query is empty",
     "search q --run moved": "cannot read the data '/was/here.csv'",
     "verify here": "nothing to verify in here",
+    "train --mapped --output x": "--mapped leaves the buffer on disk, but staged writes to it",
+    "train --strategy two-round --mapped --output x": "but two-round writes to it",
+    "train --no-share-candidates --output x": "staged needs --share-candidates",
+    "train --strategy stochastic --subset-size 2 --output x": "cannot take 4 negatives from",
+    "train --strategy in-batch --max-score 1 --output x": "in-batch cannot filter",
+    "train --range-max 2 --output x": "cannot mine 4 targets between --range-min 0 and",
+    "train --trainer.max_grad_norm abc --output x": "max_grad_norm must be a number, got 'abc'",
+    "train --trainer.bf16 maybe --output x": "--trainer.bf16 must be true or false",
+    "train --trainer.optim adamz --output x": "--trainer.optim must be one of adamw_torch,",
+    "train --trainer.lr_scheduler_type cosin --output x": "must be one of linear, cosine,",
+    "train --trainer.logging_strategy never --output x": "must be one of no, steps, epoch",
+    "train --trainer.adam_beta1 2 --output x": "from 0 to below 1, got 2",
+    "train --trainer.report_to wandbb --output x": "--trainer.report_to wandbb: it must be none",
+    "train --trainer.bf16 true --trainer.fp16 true --output x": "exclude each other",
+    "train --layers 2 --output x": "--layers 2: tiny has no transformer layers",
+    "train --model all-MiniLM-L6-v2 --layers 7 --output x": "has 6 layers to choose from",
+    "rag --retriever all-MiniLM-L6-v2 --layers 7 --output x": "has 6 layers to choose from",
+    "plan --model all-MiniLM-L6-v2 --layers 7": "has 6 layers to choose from",
+    "embed --model cut --layers 3 --output x": "--layers 3: cut has 2 layers to choose from",
+    "train --model all-MiniLM-L6-v2 --query-max-length 257 --output x": "at most 256 tokens",
+    "train --model all-MiniLM-L6-v2 --matryoshka-dims [400] --output x": "has 384 dimensions",
+    "train --matryoshka-dims [0] --output x": "--matryoshka-dims 0: it must be at least 1",
+    "train --strategy stale-frozen --towers tied --output x": "needs separate towers",
+    "train --strategy stale-frozen --model all-MiniLM-L6-v2 --output x": "needs separate towers",
+    "train --eval-split '' --output x": "docstrings has no split ''",
+    "train --buffer here --output x": "here is not a buffer: it has no manifest.json",
+    "train --output faq.csv/x": "faq.csv is a file",
+    "train --data empty.csv --output x": "empty.csv has no row with a query and a positive",
+    "demo --output faq.csv": "--output faq.csv is a file",
+    "demo --output here": "here is not empty",
+    "compare --strategies stale,staged --mapped --output x": "but staged writes to it",
+    "compare --strategies in-batch --max-score 1 --output x": "in-batch cannot filter",
+    "compare --strategies stale --trainer.max_grad_norm abc --output x": "must be a number",
+    "compare --reader tiny --rag.k 4 --rag.start_targets 4 --output x": "--start-targets 4: some",
+    "rag --strategy frozen --reader-lr 0 --output x": "trains nothing",
+    "rag --patience 2 --dev-questions 0 --output x": "--patience needs --dev-questions",
+    "rag --strategy exhaustive --mapped --output x": "but exhaustive writes to it",
+    "correct --vectors old.npy --k 0 --output x": "--k must be at least 1, got 0",
+    "correct --vectors old.npy --count -4 --output x": "--count must be at least 1, got -4",
+    "correct --vectors old.npy --re-embed 1.5 --output x": "--re-embed must be a share of",
+    "correct --vectors old.npy --way query-side --output x": "query-side needs --old-model",
+    "plan --parameters 1e6": "--parameters needs --flops beside it",
     "train --lr 1": "did you mean --learning-rate?",
     "train --batch_size 1": "did you mean --batch-size?",
     "train --data other.csv --output x": "other.csv:2: no column query",
@@ -62,6 +104,9 @@ WRONG = {
     "train --data faq.csv --min-score 2 --max-score 1 --output x": "--min-score 2.0 is above",
     "rag --strategy staged --output x": "unknown strategy 'staged'; choose from none, frozen",
     "rag --reader-lora 8 --output x": "--reader-lora needs a pretrained reader",
+    "rag --relative-margin 0.1 --output x": "it compares with a positive, and questions with",
+    "compare --reader tiny --absolute-margin 1 --output x": "the rules without one are max-score",
+    "rag --range-min 3 --range-max 3 --output x": "cannot mine 1 targets between --range-min 3",
     "rag --data other.csv --output x": "other.csv: no column question",
     "rag --data faq.csv:question=query,answer=positive --corpus here --output x": "holds no texts",
     "compare --strategy stale --output x": "a comparison takes --strategies and --seeds",
@@ -95,6 +140,22 @@ from unstale.cli.main import main
 for line in sys.stdin.read().splitlines():
     print(main(shlex.split(line)), sorted({"torch", "transformers", "datasets"} & set(sys.modules)))
 """
+EARLY = """
+import shlex, sys
+from unstale.cli.main import main
+
+class Late(Exception):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise self  # nothing waits for what comes after
+
+sys.meta_path.insert(0, Late())
+for line in sys.stdin.read().splitlines():
+    try:
+        print(main(shlex.split(line)), sorted({"transformers", "datasets"} & set(sys.modules)))
+    except Late:
+        print("late:", line)
+"""
 
 
 def test_errors_come_before_torch(tmp_path: Path) -> None:
@@ -104,6 +165,9 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("foo,bar\na,b\n")
     (tmp_path / "other.jsonl").write_text('{"foo": "a"}\n')
     (tmp_path / "old.npy").touch()
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "config.json").write_text('{"n_layers": 2}')  # as DistilBERT has it
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "corpus.jsonl").touch()
     for run, data in (("run", "docstrings"), ("moved", "/was/here.csv")):
@@ -111,7 +175,7 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
         (tmp_path / run / "config.yaml").write_text(f"# unstale train\ndata: {data}\n")
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}  # whoever asks it, waits
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input="\n".join(WRONG), cwd=tmp_path, check=True,
+        [sys.executable, "-c", EARLY], input="\n".join(WRONG), cwd=tmp_path, check=True,
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG)

@@ -46,7 +46,7 @@ def test_a_cross_encoder_may_veto(beir: Path, write_cross_encoder, tmp_path: Pat
     ("flags", "rule"),
     [
         ("--max-score 0.5 --strategy in-batch", "in-batch cannot filter false negatives"),
-        ("--range-min 5 --range-max 6", "cannot take 2 negatives between --range-min 5"),
+        ("--range-min 5 --range-max 6", "cannot mine 2 targets between --range-min 5"),
         ("--cross-encoder /no/such", "no model folder '/no/such'"),
     ],
 )

@@ -106,7 +106,7 @@ def test_bad_flags_are_refused_and_leave_nothing(
         ([*data, "--format", "ir_datasets"], "can be read, but not written"),
         ([*data, "--split", "extra"], "no split 'extra'"),
         ([*data, "--hard-negatives", 120], "cannot mine 120 negatives from 120 targets"),
-        ([*data, "--range-min", 3, "--range-max", 4], "cannot take 4 negatives"),
+        ([*data, "--range-min", 3, "--range-max", 4], "cannot mine 4 targets"),
         (["--run", beir], "is not a finished run that keeps its corrector"),
         (["--run", run, "--data", other], "was made of other texts than other"),
     ]:

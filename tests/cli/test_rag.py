@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.rag.test_decoder_only import save_decoder
 
 from unstale.cli.compared import rag_flags
 from unstale.cli.main import main
 from unstale.cli.options import CompareFlags, RagFlags
+from unstale.rag.load import load_questions
 from unstale.rag.settings import RagSettings
 from unstale.report.escape import escape
 
@@ -99,6 +101,28 @@ def test_compare_rag_strategies(beir: Path, bert_folder: Path, tmp_path: Path, c
     assert "exhaustive" in capsys.readouterr().out
     cell = str(output / "cells" / "corrected-0")
     assert main(["answer", "which river was deep?", "--run", cell]) == 0
+    assert "P(y|x)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_compare_with_adapters_of_a_chat_model(
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys
+) -> None:
+    """Any reader by its folder: every cell starts from it, and each can be asked."""
+    save_decoder("gpt2 with a chat template", load_questions(str(beir)), tmp_path / "reader")
+    words = ["compare", "--data", str(beir), "--model", str(bert_folder), "--layers", "1"]
+    words += ["--reader", str(tmp_path / "reader"), "--rag.reader_lora", "2", "--rag.k", "2"]
+    words += ["--rag.reader_max_length", "40", "--rag.answer_length", "8", "--max-score", "0.9"]
+    words += ["--strategies", "none,corrected", "--seeds", "0,1", "--steps", "2"]
+    words += ["--batch-size", "8", "--probe-queries", "4", "--probe-targets", "20"]
+    output = tmp_path / "compare"
+    assert main([*words, "--output", str(output)]) == 0
+    runs = json.loads((output / "results.json").read_text())["runs"]
+    dropped = {(r["strategy"], r["seed"]): r.get("candidates_dropped", {}) for r in runs}
+    assert set(dropped) == {(name, seed) for name in ("none", "corrected") for seed in (0, 1)}
+    assert dropped["corrected", 0]["max_score"] > 0
+    assert not dropped["none", 0]
+    assert main(["answer", "which river was deep?", "--run", f"{output}/cells/corrected-1"]) == 0
     assert "P(y|x)" in capsys.readouterr().out
 
 

@@ -62,4 +62,4 @@ def test_the_command_adds_only_where_things_come_from() -> None:
         return {field.name for field in fields(kind)}
 
     added = names(CorrectFlags) - names(MigrateSettings) - names(OutputFlags) - names(EncoderFlags)
-    assert added == {"vectors", "data", "old_model", "ids", "swap", "resume"}
+    assert added == {"vectors", "data", "old_model", "ids", "swap", "shard", "resume"}

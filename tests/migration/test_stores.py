@@ -1,11 +1,13 @@
-"""Databases: what is read from them, and a shadow that a killed write resumes to the row."""
+"""Databases: one contract for all of them, and a shadow that a killed write resumes to the row."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from tests.migration.store_families import FAMILIES, family_of
 
 from unstale.cli.main import main
 from unstale.corrector.closed_form import Affine
@@ -16,42 +18,57 @@ from unstale.errors import InputError
 from unstale.migration.index import Known, write_index
 from unstale.migration.stale import NewIndex
 from unstale.migration.stores import vectors as stores
+from unstale.migration.stores.address import KINDS
+from unstale.migration.stores.store import Store
+from unstale.migration.stores.vectors import StoreVectors
 from unstale.migration.vectors import open_vectors
 
-ROWS, DIM, WIDER = 300, 6, 9
+ROWS, DIM, WIDER, BATCH = 40, 6, 9, 16
+IDS = sorted(f"d{i}" for i in range(ROWS))  # as a database with text keys has them
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch) -> None:
+    monkeypatch.setattr(stores, "BATCH", BATCH)
 
 
 @pytest.fixture
 def stale() -> np.ndarray:
-    vectors = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+    return unit(0, DIM)
+
+
+def unit(seed: int, width: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(ROWS, width)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@pytest.fixture(params=["qdrant", "lancedb"])
-def address(request, stale, tmp_path) -> str:
-    """A collection `docs` with ids d0, d1, ... and one more field."""
-    names = [f"d{i}" for i in range(ROWS)]
+@pytest.fixture(params=FAMILIES)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def address(kind, stale, tmp_path) -> str:
+    """A collection `docs` with ids in the order of rows, each with a text."""
+    family = family_of(kind)
     place = tmp_path / "base"
     place.mkdir()
-    if request.param == "qdrant":
-        client = pytest.importorskip("qdrant_client", reason="needs unstale[qdrant]")
-        models, base = client.models, client.QdrantClient(path=str(place))
-        size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
-        base.create_collection("docs-1", vectors_config=size)
-        points = [
-            models.PointStruct(id=i, vector=v.tolist(), payload={"doc": n, "text": n * 2})
-            for i, (n, v) in enumerate(zip(names, stale, strict=True))
-        ]
-        base.upsert("docs-1", points)
-        alias = models.CreateAlias(collection_name="docs-1", alias_name="docs")
-        base.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
-        base.close()
-        return f"qdrant:{place}#docs?id=doc"
-    lancedb = pytest.importorskip("lancedb", reason="needs unstale[lancedb]")
-    flat = pa.FixedSizeListArray.from_arrays(pa.array(stale.reshape(-1)), DIM)
-    table = pa.table({"id": names, "text": [n * 2 for n in names], "vector": flat})
-    lancedb.connect(place).create_table("docs", table)
-    return f"lancedb:{place}#docs"
+    return family.add(place, stale, IDS)
+
+
+def close(source: StoreVectors) -> None:
+    """Let go of a folder that only one client can have open."""
+    if source.format == "qdrant":
+        source.store.client.close()
+
+
+def read(address: str) -> np.ndarray:
+    source = open_vectors(address)
+    try:
+        assert list(source.ids) == IDS
+        return source.take(np.arange(source.rows))
+    finally:
+        close(source)
 
 
 def new_index(source, vectors, folder) -> NewIndex:
@@ -61,87 +78,91 @@ def new_index(source, vectors, folder) -> NewIndex:
     return NewIndex(pieces, WIDER, fresh, {})
 
 
+def test_the_families_are_all_the_kinds_of_databases() -> None:
+    assert tuple(FAMILIES) == tuple(stores.STORES) == KINDS
+
+
 def test_vectors_and_ids_are_read_by_row(address, stale) -> None:
     source = open_vectors(address)
-    assert (source.rows, source.dim) == (ROWS, DIM)
-    assert list(source.ids)[:2] == ["d0", "d1"]
-    whole = np.concatenate([v for _, v in source.chunks(77)])
+    assert isinstance(source.store, Store)
+    assert (source.rows, source.dim, source.store.metric) == (ROWS, DIM, "cosine")
+    assert list(source.ids) == IDS
+    whole = np.concatenate([v for _, v in source.chunks(7)])
     np.testing.assert_allclose(whole, stale, atol=1e-6)
-    rows = np.array([200, 3, 77])
+    rows = np.array([20, 3, 7])
     np.testing.assert_allclose(source.take(rows), stale[rows], atol=1e-6)
+    close(source)
 
 
 def test_a_killed_write_is_resumed_and_swapped_only_when_told(
-    address, stale, tmp_path, monkeypatch
+    kind, address, stale, tmp_path
 ) -> None:
-    monkeypatch.setattr(stores, "BATCH", 64)
-    vectors = np.random.default_rng(1).normal(size=(ROWS, WIDER)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit(1, WIDER)
     source = open_vectors(address)
     whole = new_index(source, vectors, tmp_path)
     halted = NewIndex(
         (piece for _, piece in zip(range(2), whole.vectors, strict=False)), *whole[1:]
     )
-    with pytest.raises(InputError, match="128 rows after writing"):
+    with pytest.raises(InputError, match="32 rows after writing"):
         source.write(tmp_path, halted)
-    assert source.resume_at(tmp_path, "one") == 128
-    np.testing.assert_allclose(source.take(np.array([5])), stale[[5]], atol=1e-6)  # untouched
+    assert source.resume_at(tmp_path, "one") == 2 * BATCH
+    again = np.arange(2 * BATCH - 5, 2 * BATCH)  # to write rows again changes nothing
+    source.store.write(int(again[0]), vectors[again], again % 3 == 0)
+    assert source.store.written() == 2 * BATCH
+    np.testing.assert_allclose(source.take(np.arange(ROWS)), stale, atol=1e-6)  # untouched
     shadow = source.write(tmp_path, new_index(source, vectors, tmp_path))
-    assert str(shadow).endswith("#docs-new")
-    assert list(source.store.shadow_ids("docs-new")) == list(source.ids)
-    said = source.store.swap("docs-new")
-    assert "kept" in said
-    if address.startswith("qdrant"):
-        source.store.client.close()
-    again = open_vectors(address)
-    assert again.dim == WIDER
-    np.testing.assert_allclose(again.take(np.arange(ROWS)), vectors, atol=1e-6)
-    if address.startswith("lancedb"):
-        table = again.store.table.to_arrow()
-        assert table["text"].to_pylist()[:2] == ["d0d0", "d1d1"]
-        assert table["is_fresh"].to_pylist()[:4] == [True, False, False, True]
-    else:
-        points = again.store._points([0, 1], payload=True)
-        assert [p.payload for p in points] == [
-            {"doc": "d0", "text": "d0d0", "is_fresh": True},
-            {"doc": "d1", "text": "d1d1", "is_fresh": False},
-        ]
+    assert str(shadow).endswith("#docs?vector=vector_new" if kind == "pgvector" else "#docs-new")
+    assert "kept" in source.swap()
+    close(source)
+    np.testing.assert_allclose(read(address), vectors, atol=1e-6)
+    told = {i: (i * 2, row % 3 == 0) for row, i in enumerate(IDS)}
+    assert FAMILIES[kind].payload(address) == told
+
+
+def test_rows_that_come_or_go_meanwhile_are_named(kind, address, tmp_path) -> None:
+    source = open_vectors(address)
+    source.write(tmp_path, new_index(source, unit(1, WIDER), tmp_path))
+    close(source)
+    FAMILIES[kind].grow(address, delete="d7", add="late")
+    source = open_vectors(address)
+    gone = 0 if kind == "pgvector" else 1  # where a deleted row takes its new vector along
+    with pytest.raises(InputError, match=rf"1 rows were added and {gone} deleted .*late"):
+        source.swap()
+    close(source)
 
 
 def test_a_shadow_with_other_vectors_is_written_anew_or_is_none_of_ours(
-    address, stale, tmp_path, monkeypatch
+    kind, address, stale, tmp_path
 ) -> None:
-    monkeypatch.setattr(stores, "BATCH", 64)
     source = open_vectors(address)
     same = ProjectedCorrector(Affine(torch.eye(DIM), torch.zeros(DIM)), unit=True)
-    for rows in ([3], [3, 200]):  # the second as after --re-embed
+    for rows in ([3], [3, 20]):  # the second as after --re-embed
         fresh = torch.nn.functional.one_hot(torch.tensor(rows) % DIM, DIM).float()
-        write_index(source, same, Known(torch.tensor(rows), fresh), tmp_path, {})
+        shadow, _ = write_index(source, same, Known(torch.tensor(rows), fresh), tmp_path, {})
         expected = stale.copy()
         expected[rows] = fresh.numpy()
-        assert list(source.store.shadow_ids("docs-new")) == list(source.ids)
-        if address.startswith("qdrant"):
-            points = source.store.client.retrieve("docs-new", range(ROWS), with_vectors=True)
-            found = {int(point.id): point.vector for point in points}
-            written = np.array([found[row] for row in range(ROWS)])
-        else:
-            column = source.store.database.open_table("docs-new").to_arrow()["vector"]
-            written = np.array(column.to_pylist())
-        np.testing.assert_allclose(written, expected, atol=1e-6)
+        close(source)
+        field = "?id=doc" if kind == "qdrant" else ""
+        place = str(shadow).replace("postgresql:/", "postgresql://")
+        np.testing.assert_allclose(read(place + field), expected, atol=1e-6)
+        source = open_vectors(address)
     other = tmp_path / "other"
-    with pytest.raises(InputError, match="docs-new exists, and it was not written by"):
+    with pytest.raises(InputError, match="exists, and it was not written by"):
         write_index(source, same, Known(torch.tensor([3]), fresh[:1]), other, {})
-    source.store.swap("docs-new")
-    if address.startswith("qdrant"):
-        source.store.client.close()
-        assert open_vectors(address).shadow == "docs-new-2"  # never what is served
+    source.store.swap()
+    close(source)
+    again = open_vectors(address)  # never is what is served the shadow
+    end = {"qdrant": "-new-2", "pgvector": "?vector=vector_new"}.get(kind, "-new")
+    assert again.store.shadow == f"docs{end}"
+    assert again.store.written() in (0, ROWS if kind == "lancedb" else 0)
+    close(again)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a: a.replace("#docs", "#dogs"), "no such"),
-        (lambda a: a.replace("base#", "nowhere#"), "no such folder"),
+        (lambda a: a.replace("#docs", "#dogs"), "no such|does not exist"),
+        (lambda a: a.replace("base", "nowhere"), "no such|does not exist"),
         (lambda a: a.partition("#")[0] + "#", "expected"),
     ],
 )
@@ -150,6 +171,15 @@ def test_what_is_not_there_is_named(address, change, message) -> None:
         open_vectors(change(address))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_package_is_named_with_its_extra(kind, monkeypatch) -> None:
+    for package in FAMILIES[kind].packages:
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"pip install 'unstale\[{kind}\]'"):
+        open_vectors(f"{kind}:nowhere#docs")
+
+
+@pytest.mark.slow
 def test_a_table_is_migrated_grown_and_swapped_by_the_command(
     beir: Path, bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

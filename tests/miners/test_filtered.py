@@ -170,7 +170,7 @@ def test_the_veto_is_asked_about_no_more_than_it_must() -> None:
     ("filters", "rule"),
     [
         (Filters(range_min=-1), "--range-min must be at least 0, got -1"),
-        (Filters(range_min=8, range_max=10), "cannot take 4 negatives between --range-min 8"),
+        (Filters(range_min=8, range_max=10), "cannot mine 4 targets between --range-min 8"),
         (Filters(min_score=0.7, max_score=0.3), "--min-score 0.7 is above --max-score 0.3"),
     ],
 )

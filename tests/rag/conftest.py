@@ -23,6 +23,11 @@ def reader(questions: QuestionSet) -> Reader:
 
 
 @pytest.fixture
+def retriever(bert_folder: Path) -> SentenceTransformer:
+    return load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")
+
+
+@pytest.fixture
 def start(bert_folder: Path, questions: QuestionSet):
     def load() -> tuple[SentenceTransformer, Reader]:
         retriever = load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")

@@ -10,7 +10,6 @@ from tests.materials import small_miner
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.encoders.embed import embed_targets
-from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.miners import Queries
 from unstale.rag.algorithm2 import RetrieverReaderLoss
@@ -18,11 +17,6 @@ from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
 
 ROWS = torch.tensor([3, 40, 77, 101])
-
-
-@pytest.fixture
-def retriever(bert_folder) -> SentenceTransformer:
-    return load_encoder(str(bert_folder), towers="separate", layers=1, device="cpu")
 
 
 def algorithm(

@@ -21,14 +21,12 @@ CHAT = "user {{ messages[0].content }} {% if add_generation_prompt %}so the bot 
 WORDS = "question: context: answer: Answer in a few words. user so the bot says"
 
 
-@pytest.fixture(params=["llama", "gpt2 with a chat template"])
-def decoder(request: pytest.FixtureRequest, questions: QuestionSet, tmp_path: Path) -> Reader:
-    """Save a small one with a tokenizer of whole words, and load it as a user would."""
+def save_decoder(kind: str, questions: QuestionSet, folder: Path) -> None:
+    """Write a small one with a tokenizer of whole words."""
     reader = tiny_reader([*questions.texts(), WORDS], width=16)
     torch.manual_seed(0)
     shared = {"vocab_size": len(reader.tokenizer), "bos_token_id": None, "eos_token_id": 1}
-    folder = tmp_path / "decoder"
-    if request.param == "llama":
+    if kind == "llama":
         LlamaForCausalLM(
             LlamaConfig(
                 hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -40,7 +38,13 @@ def decoder(request: pytest.FixtureRequest, questions: QuestionSet, tmp_path: Pa
         GPT2LMHeadModel(config).save_pretrained(folder)
         reader.tokenizer.chat_template = CHAT
     reader.tokenizer.save_pretrained(folder)
-    return load_reader(str(folder), max_length=40, answer_length=6)
+
+
+@pytest.fixture(params=["llama", "gpt2 with a chat template"])
+def decoder(request: pytest.FixtureRequest, questions: QuestionSet, tmp_path: Path) -> Reader:
+    """Load one as a user would."""
+    save_decoder(request.param, questions, tmp_path / "decoder")
+    return load_reader(str(tmp_path / "decoder"), max_length=40, answer_length=6)
 
 
 def test_likelihoods_are_the_stock_model_s_one_at_a_time(decoder: Reader) -> None:
@@ -104,6 +108,9 @@ def test_lora_moves_adapters_alone_and_is_saved_as_a_plain_model(
     chosen = decoder if kind == "decoder-only" else reader
     chosen.save(tmp_path / "before")
     adapted = load_reader(str(tmp_path / "before"), max_length=40, answer_length=6, lora=2)
+    torch.manual_seed(7)  # the state of the generator does not matter
+    again = load_reader(str(tmp_path / "before"), max_length=40, answer_length=6, lora=2)
+    assert again.weights == adapted.weights  # or a killed run could not be resumed
     base = {n: p.clone() for n, p in adapted.named_parameters() if "lora_" not in n}
     train_rag(questions, start()[0], adapted, tmp_path / "run", **SMALL)
     after = dict(adapted.named_parameters())

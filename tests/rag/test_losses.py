@@ -35,6 +35,15 @@ def test_a_reader_that_tells_nothing_apart_teaches_nothing() -> None:
     assert 0.9 < float(weights[1]) < 1
 
 
+def test_a_question_with_missing_targets_is_told_apart_among_the_rest() -> None:
+    """Two of four left, equally likely, say nothing; as two of four they would weigh a half."""
+    scores = torch.tensor([[-7.0, -1e4, -7.0, -1e4], [-3.0, -1.0, -1e4, -1e4]])
+    weights = informative(scores, scores < -999)
+    torch.testing.assert_close(weights[0], torch.tensor(0.0))
+    torch.testing.assert_close(weights[1:], informative(scores[1:, :2]))
+    assert float(informative(scores)[0]) > 0.49
+
+
 def test_marginal_equals_brute_force_with_gradients() -> None:
     torch.manual_seed(0)
     logits = torch.randn(4, 3, dtype=torch.double, requires_grad=True)

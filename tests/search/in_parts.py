@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
-from tests.search.test_modes import MODES, clustered, moved
+from tests.search.clusters import MODES, clustered, moved
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer

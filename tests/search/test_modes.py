@@ -1,49 +1,26 @@
 """Every mode against the literal recipe, h applied to every target: each within its promise."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from tests.search.clusters import MODES, clustered, moved
 from torch.nn.functional import normalize
 
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
-from unstale.errors import InputError
-from unstale.search import ivf
 from unstale.search.added import Added
-from unstale.search.auto import Choice, choose, make_search
 from unstale.search.best import agreement
 from unstale.search.draws import gumbel
 from unstale.search.exact import Exact
-from unstale.search.ivf import IVF
 from unstale.search.rolling import Rolling
-from unstale.search.search import Asked, Search
+from unstale.search.search import Asked
 from unstale.settings import Precision
 
-MODES: dict[str, Callable[..., Search]] = {"exact": Exact, "rolling": Rolling, "ivf": IVF}
 PRECISIONS: list[Precision] = ["float32", "float16", "int8"]
-
-
-def clustered(n: int, d: int, seed: int, *, unit: bool = True) -> tuple[Tensor, Tensor, Corrector]:
-    """Targets in clusters, queries near some of them, and a corrector that has moved."""
-    torch.manual_seed(seed)
-    centres = normalize(torch.randn(max(1, n // 40), d))
-    stale = normalize(centres[torch.randint(len(centres), (n,))] + normalize(torch.randn(n, d)))
-    queries = normalize(stale[torch.randint(n, (9,))] + 0.9 * normalize(torch.randn(9, d)))
-    # Norms of h are known only once rows are renewed: as in training, they begin near 1.
-    return queries, stale, moved(Corrector(d, (2 * d,), unit=unit), 0.06 if unit else 0.1)
-
-
-def moved(network: Corrector, by: float) -> Corrector:
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(by * torch.randn_like(parameter))
-    return network.requires_grad_(False)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -184,81 +161,6 @@ def test_the_promised_overlap_holds_while_h_moves(
     assert search.control.reranked < 8 * 40  # type: ignore[attr-defined]  # of 8 * 2000
 
 
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize("mode", ["rolling", "ivf"])
-def test_a_resumed_search_goes_on_exactly(mode: str, unit: bool) -> None:
-    queries, stale, network = clustered(1200, 16, seed=1, unit=unit)
-    path = [moved(Corrector(16, (32,), unit=unit), 0.2).state_dict()]
-    for _ in range(60):
-        torch.manual_seed(len(path))
-        network.load_state_dict(path[-1])
-        path.append({k: v.clone() for k, v in moved(network, 0.01).state_dict().items()})
-
-    def run(search: Search, steps: range) -> list[Tensor]:
-        answers = []
-        for step in steps:
-            network.load_state_dict(path[step])
-            search.begin(step)
-            answers.append(search.top_k(queries, 20, torch.arange(9)[:, None]).rows)
-        return answers
-
-    whole = MODES[mode](TargetBuffer([stale]), network)
-    expected = run(whole, range(60))
-    first, stop = MODES[mode](TargetBuffer([stale]), network), 0
-    while stop < 20 or first.snapshot.complete():  # type: ignore[attr-defined]
-        run(first, range(stop, stop + 1))  # until it is amid a pass
-        stop += 1
-    state = {k: v.clone() for k, v in first.state_dict().items()}
-    second = MODES[mode](TargetBuffer([stale]), network)
-    second.load_state_dict(state)
-    rest = run(second, range(stop, 60))
-    assert all(torch.equal(a, b) for a, b in zip(rest, expected[stop:], strict=True))
-    assert second.readings == whole.readings
-
-
-def test_the_cells_of_a_checkpoint_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, stale, network = clustered(1200, 16, seed=1)
-    buffer = TargetBuffer([stale])
-    unused, first = IVF(buffer, network), IVF(buffer, network)
-    before = {k: v.clone() for k, v in unused.state_dict().items()}  # of a run that never searched
-    first.begin(0)
-    after = {k: v.clone() for k, v in first.state_dict().items()}  # before the first pass
-    expected = first.top_k(queries, 20).rows
-    late = IVF(buffer, network)
-    late.load_state_dict(before)
-    late.begin(0)
-    assert torch.equal(late.top_k(queries, 20).rows, expected)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("another machine may make other cells")
-
-    monkeypatch.setattr(ivf, "partition", refuse)
-    second = IVF(buffer, network)
-    second.load_state_dict(after)
-    second.begin(0)
-    assert torch.equal(second.top_k(queries, 20).rows, expected)
-    with pytest.raises(KeyError):  # of a version that made the cells again
-        IVF(buffer, network).load_state_dict({k: v for k, v in after.items() if k != "order"})
-
-
-def test_a_renewal_makes_every_row_what_h_was_when_it_began() -> None:
-    queries, stale, network = clustered(5000, 16, seed=2)
-    moved(network, 0.5)  # far from linear, so that renewing pays
-    search = Rolling(TargetBuffer([stale]), network)
-    for step in range(300):
-        search.begin(step)
-        search.top_k(queries, 20)
-        if search.snapshot.renewed:
-            break
-    literal = network(stale)
-    moved(network, 0.5)  # which the pass is not to see
-    while not search.snapshot.complete():
-        step += 1
-        search.begin(step)
-    assert search.snapshot.renewed == 5000
-    torch.testing.assert_close(search.snapshot.stored.between(0, 5000), literal)
-
-
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("mode", ["rolling", "ivf"])
 def test_an_audit_is_the_overlap_with_exact_search(mode: str, noisy: bool) -> None:
@@ -295,36 +197,3 @@ def test_two_versions_of_h_stand_in_one_ranking(unit: bool) -> None:
     assert agreement(approximate, exact) > (0.9 if unit else 0.85)
     raw = torch.cat([search.snapshot.stored.between(0, 1000), stale[1000:]])
     assert agreement((queries @ raw.T).topk(20).indices, exact) < (0.83 if unit else 0.75)
-
-
-@pytest.mark.parametrize("mode", ["exact", "rolling", "ivf"])
-def test_more_than_there_are_is_an_error(mode: str) -> None:
-    queries, stale, network = clustered(12, 8, seed=4)
-    search = MODES[mode](TargetBuffer([stale]), network)
-    with pytest.raises(InputError, match="cannot take the top 64 of a buffer of 12 targets"):
-        search.top_k(queries, 64)
-    with pytest.raises(InputError, match="too few are not its positives"):
-        search.top_k(queries, 12, torch.zeros(9, 1, dtype=torch.long))
-
-
-def test_auto_says_what_and_why() -> None:
-    assert choose(10**7, 384, (), 32).mode == "exact"
-    assert choose(2000, 384, (1536,), 32).mode == "exact"
-    rolling = choose(100_000, 384, (1536,), 32)
-    assert rolling[:2] == ("rolling", "float32")
-    # (2 D H + 2 H Q) / (2 D Q) = H/Q + H/D = 48 + 4
-    assert "52 times those of a scan" in rolling.why
-    assert choose(10**7, 384, (1536,), 32, precision="int8")[:2] == ("ivf", "int8")
-
-
-@pytest.mark.parametrize("mode", ["exact", "rolling", "ivf"])
-def test_make_search_builds_what_was_chosen(mode: str) -> None:
-    queries, stale, network = clustered(300, 8, seed=5)
-    search = make_search(Choice(mode, "int8", ""), TargetBuffer([stale]), network)  # type: ignore[arg-type]
-    assert isinstance(search, MODES[mode])
-    assert search.top_k(queries, 5).rows.shape == (9, 5)
-
-
-def test_a_search_by_name_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    assert choose(2000, 384, (1536,), 32, mode="ivf", precision="int8")[:2] == ("ivf", "int8")
-    assert "search: ivf, a snapshot in int8: as asked" in caplog.text

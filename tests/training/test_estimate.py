@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unstale.training.estimate import estimate_overlaps
+from unstale.training.estimate import choose_likely, estimate_overlaps
 from unstale.training.probe import DEPTH, SAMPLE, Chosen, Pool, choose
 
 K = 10
@@ -31,6 +31,9 @@ def estimates(
     pool = Pool.of(lists, sample, size)
     views = [queries @ view[pool.rows].T for view in cached]
     chosen = choose(views, pool.weight, K, most, seed)
+    known = queries @ fresh[pool.rows[chosen.places]].T
+    likely = choose_likely(views, pool.weight, chosen, known, K, max(0, most - len(known.T)))
+    chosen = chosen.widened(likely)
     known = queries @ fresh[pool.rows[chosen.places]].T
     return estimate_overlaps(views, pool.weight, chosen, known, K), chosen, pool
 
@@ -61,8 +64,10 @@ def test_equals_the_truth_when_everything_is_encoded() -> None:
 _FAR = pytest.mark.xfail(strict=True, reason="a known bias: docs/decisions/meter.md")
 
 
-@pytest.mark.parametrize("noise", [0.03, *(pytest.param(n, marks=_FAR) for n in (0.05, 0.08))])
-def test_the_bias_over_20_000_targets_is_small(noise: float) -> None:
+@pytest.mark.parametrize(
+    ("noise", "most"), [(0.03, 0.01), (0.05, 0.03), pytest.param(0.08, 0.03, marks=_FAR)]
+)
+def test_the_error_over_20_000_targets_is_small(noise: float, most: float) -> None:
     errors, pooled = [], []
     for seed in range(3):
         queries, fresh, stale, corrected = world(20_000, seed, noise)
@@ -70,16 +75,15 @@ def test_the_bias_over_20_000_targets_is_small(noise: float) -> None:
         found, chosen, pool = estimates(queries, fresh, [stale, corrected], 1536, seed)
         assert len(chosen.places) <= 1536
         errors.append([f - t for f, t in zip(found, truth, strict=True)])
-        # What the pool alone would say: that nothing outside it is in the true top k.
+        # What the encoded targets alone would say: that no other is in the true top k.
         encoded = pool.rows[chosen.places]
         known = torch.full((64, 20_000), -torch.inf)
         known[:, encoded] = queries @ fresh[encoded].T
         best, mine = known.topk(K).indices, (queries @ corrected.T).topk(K).indices
         share = (best[:, :, None] == mine[:, None, :]).any(2).float().mean().item()
         pooled.append(share - truth[1])
-    assert torch.tensor(errors).abs().max() < 0.03
-    assert torch.tensor(errors).mean(dim=0).abs().max() < 0.015
-    assert min(pooled) > 0.015  # so the estimate has something to mend
+    assert torch.tensor(errors).abs().max() < most
+    assert noise < 0.05 or min(pooled) > 0.025  # so the estimate has something to mend
 
 
 def test_a_pool_counts_every_target_once() -> None:

@@ -102,7 +102,7 @@ def test_matryoshka_is_the_mean_over_its_dimensions(
         scores = scores.sum(dim=2)
         expected.append(-torch.log_softmax(20.0 * scores, dim=1).diagonal().mean())
     torch.testing.assert_close(found, torch.stack(expected).mean())
-    with pytest.raises(InputError, match="has 16 dimensions: cannot train the first 17"):
+    with pytest.raises(InputError, match="--matryoshka-dims 17: the model has 16 dimensions"):
         setup(model, dataset, "in-batch", matryoshka_dims=(17,))
 
 

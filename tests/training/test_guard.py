@@ -63,6 +63,19 @@ def test_looks_are_taken_wherever_the_miner_sees_the_corpus(
     assert [look["step"] for look in result.dev] == [0, 3, 4, 5, 6]
 
 
+def test_a_part_of_the_corpus_is_not_taken_for_all_of_it(
+    start, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """Dev queries ranked over a part of the targets would look better than they are."""
+    part = SMALL | {"mine_from": 0.5, "mine_among": 60}
+    result = train(dataset, start(), tmp_path / "run", **part)
+    assert result.dev is not None
+    assert [look["step"] for look in result.dev] == [0, 6]
+    ruined = train(dataset, start(), tmp_path / "ruin", **part, learning_rate=10.0)
+    assert ruined.retriever_step == 0
+    assert ruined.metrics == pytest.approx(ruined.initial_metrics)
+
+
 def test_the_weights_at_the_switch_are_looked_at_whatever_the_length(
     start, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:

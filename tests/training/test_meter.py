@@ -12,6 +12,7 @@ from unstale.encoders.embed import embed_queries, embed_targets
 from unstale.encoders.tokenise import target_tokens
 from unstale.miners import Corrected, Queries, Stale
 from unstale.miners.in_batch import InBatch
+from unstale.miners.part import PartOfCorpus
 from unstale.search.best import agreement
 from unstale.training.meter import Meter
 
@@ -77,6 +78,28 @@ def test_with_targets_enough_it_reads_the_overlap_of_the_whole_corpus(
     wanted = [agreement(true.topk(10).indices, (queries @ v.T).topk(10).indices) for v in view[:2]]
     assert found == pytest.approx(wanted)
     assert wanted[0] != wanted[1]
+
+
+def test_a_part_of_the_corpus_is_read_as_if_it_were_all(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    tokens = target_tokens(static_model, dataset, progress=False)
+    part = torch.arange(1, 120, 3)  # 40 of 120
+    buffer = TargetBuffer([embed_targets(static_model, tokens, part.numpy())])
+    pairs = dataset.split("train").pairs
+    meter = Meter(dataset, pairs, tokens, scale=20.0, queries=16, targets=120)
+    with torch.no_grad():
+        weight = static_model[0].embedding.weight
+        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+        reading = meter.read(static_model, PartOfCorpus(Stale(buffer), part), 5)
+        queries = embed_queries(static_model, meter.texts)
+        true = queries @ embed_targets(static_model, tokens, part.numpy()).T
+    assert reading is not None
+    assert reading.encoded == 40  # none but those that the miner covers
+    cached = (queries @ buffer[torch.arange(40)].T).topk(10).indices
+    wanted = agreement(true.topk(10).indices, cached)
+    assert reading.freshness.overlap_stale == pytest.approx(wanted)
+    assert 0.1 < wanted < 0.9
 
 
 def test_on_known_drift_the_corrector_lowers_kl_and_mines_more_of_the_true_top_k() -> None:

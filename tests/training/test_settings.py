@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from argparse import SUPPRESS
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_type_hints
@@ -175,10 +176,11 @@ def test_the_command_line_has_the_defaults_of_python(kind: type, flags: type) ->
 
 
 def actions(kind: type) -> dict[str, str]:
-    """Return the help of each flag, by its name."""
+    """Return the help of each flag that is shown, by its name."""
     parser = ArgumentParser(exit_on_error=False)
     add_flags(parser, kind, {})
-    return {a.option_strings[0]: a.help for a in parser._actions if a.option_strings}
+    shown = [a for a in parser._actions if a.option_strings and a.help != SUPPRESS]
+    return {a.option_strings[0]: a.help for a in shown}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from unstale.buffer.fingerprint import Fingerprint, differences
 from unstale.buffer.stored import DTYPES, Chunks, Stored
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
-from unstale.integrity import BUFFER, digest, inside, sha256
+from unstale.integrity import BUFFER, check_manifest, digest, inside, sha256
 from unstale.settings import Precision
 
 MANIFEST = BUFFER
@@ -144,9 +144,8 @@ class TargetBuffer:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a buffer's manifest, or say what is wrong with it."""
+    check_manifest(folder)
     path = folder / MANIFEST
-    if not path.is_file():
-        raise InputError(f"{folder} is not a buffer: it has no {MANIFEST}")
     manifest = read_object(path)
     whole = manifest.pop("sha256", None)
     if manifest.keys() != _KEYS or manifest["format"] != FORMAT:

@@ -1,6 +1,7 @@
 """Embed a whole corpus once, to disk, so that a kill costs one shard and no more."""
 
 from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -23,6 +24,60 @@ from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import dimension, embed_targets
 from unstale.errors import InputError
+from unstale.integrity import sha256
+
+
+class Part(NamedTuple):
+    """Which part of the shards a process embeds: each `of`-th, from `number` on."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def read(cls, text: str | None) -> "Part | None":
+        """Read `I/N`; parts are counted from 0.
+
+        Example:
+            >>> Part.read("2/8")
+            Part(number=2, of=8)
+        """
+        if text is None:
+            return None
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
+            raise InputError(f"--shard must be I/N with I from 0 to N - 1, as 0/8, got {text!r}")
+        return cls(int(number), int(of))
+
+
+@final
+class PartDone(Exception):  # noqa: N818 - not an error
+    """A part is embedded; the parts must be joined before anything else can be done."""
+
+    def __init__(self, part: Part, folder: Path, shards: int, lacking: int) -> None:
+        told = f"part {part.number}/{part.of} of {folder} is embedded"
+        left = f"{lacking} of {shards} pieces are missing" if lacking else "no piece is missing"
+        rest = "once all parts are done" if lacking else "now"
+        super().__init__(f"{told}; {left}: run the command {rest} with --resume, without --shard")
+
+
+def _adopt(folder: Path, manifest: dict[str, Any]) -> bool:
+    """Enter shards that are written and not in the manifest; a shard appears when it is whole."""
+    found = False
+    for shard in manifest["shards"]:
+        file = folder / shard["file"]
+        if shard.get("sha256") or not file.is_file():
+            continue
+        shard["sha256"], found = sha256(file), True
+    return found
+
+
+def _missing(folder: Path, shards: list[dict[str, Any]], part: Part | None) -> list[int]:
+    """List the shards that are still to be written, by this part if there are several."""
+    missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
+    if part is None:
+        return missing
+    own = [i for i in missing if i % part.of == part.number]
+    return [i for i in own if not (folder / shards[i]["file"]).is_file()]
 
 
 def embed_corpus(
@@ -35,6 +90,7 @@ def embed_corpus(
     shard_rows: int = 16_384,
     tokens_per_batch: int | None = None,
     progress: bool = True,
+    part: Part | None = None,
 ) -> tuple[TargetBuffer, int]:
     """Write the buffer of a corpus, or finish one that was interrupted.
 
@@ -45,6 +101,8 @@ def embed_corpus(
         shard_rows: Targets to one shard, which is also what a kill can cost.
         tokens_per_batch: The most tokens, padding included, that one forward pass sees; by default
             what suits the device.
+        part: Embed only this part, beside other processes that embed the others; `PartDone` is
+            raised unless they have finished theirs.
 
     Returns:
         The buffer, memory-mapped, and the number of targets embedded by this call.
@@ -61,9 +119,11 @@ def embed_corpus(
         check_maker(folder, manifest, made_by)
         if rank() == 0:
             check_shards(folder, whole=False)
+            if part is None and _adopt(folder, manifest):
+                write_manifest(folder, manifest)
     shards = manifest["shards"]
     started = np.cumsum([0, *[s["rows"] for s in shards]])
-    missing = [i for i, s in enumerate(shards) if not s.get("sha256")]
+    missing = _missing(folder, shards, part)
     todo = sum(shards[i]["rows"] for i in missing)
     total, hidden = len(tokens), not progress
     with tqdm(
@@ -86,7 +146,10 @@ def embed_corpus(
                 done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
             for place, checksum in filter(None, exchange(done)):
                 shards[place]["sha256"] = checksum
-            if rank() == 0:
+            if rank() == 0 and part is None:
                 write_manifest(folder, manifest)
     barrier()
+    if part is not None:
+        lacking = [s for s in shards if not s.get("sha256") and not (folder / s["file"]).is_file()]
+        raise PartDone(part, folder, len(shards), len(lacking))
     return TargetBuffer.open(folder, made_by), todo

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ from typing import Any
 import unstale
 from unstale.alone import check_alone
 from unstale.cli.compared import check_strategy, compared_cells, rag_flags
-from unstale.cli.config import CONFIG, place_of, read_config
-from unstale.cli.options import CompareFlags, ConvertFlags, MineFlags, RagFlags, TrainFlags
+from unstale.cli.config import CONFIG, place_of, read_config, written_by
+from unstale.cli.folders import check_output
+from unstale.cli.options import (
+    CompareFlags,
+    ConvertFlags,
+    DemoFlags,
+    MineFlags,
+    OutputFlags,
+    RagFlags,
+    TrainFlags,
+)
 from unstale.cli.options_inspect import (
     AnswerFlags,
     CorrectFlags,
@@ -27,31 +37,44 @@ from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL
 from unstale.migration.settings import check_vectors
 from unstale.migration.stores.address import is_store
+from unstale.rag.settings import check_reading
 from unstale.results import CORRECTOR, RESULTS
+from unstale.strategies import find_traits
 
 
 def _train(chosen: TrainFlags) -> None:
     check_strategy(chosen.strategy, rag=False)
-    check_alone(chosen)
+    check_alone(chosen, find_traits(chosen.strategy, rag=False), _processes())
+
+
+def _demo(chosen: DemoFlags) -> None:
+    earlier = written_by(Path(chosen.output), "demo")  # that is replaced, and nothing else
+    check_output(OutputFlags(chosen.output, overwrite=earlier))
 
 
 def _compare(chosen: CompareFlags) -> None:
-    compared_cells(chosen)
-    if chosen.rag or chosen.reader:
-        _rag(rag_flags(chosen))
-    else:
-        check_alone(chosen)
+    for name in dict(compared_cells(chosen)):
+        if chosen.rag or chosen.reader:
+            _rag(replace(rag_flags(chosen), strategy=name))
+        else:
+            _train(replace(chosen, strategy=name))
 
 
 def _rag(chosen: RagFlags) -> None:
     check_strategy(chosen.strategy, rag=True)
-    check_alone(chosen)
+    check_alone(chosen, find_traits(chosen.strategy, rag=True), _processes())
+    check_reading(chosen)
     if chosen.reader == "tiny" and chosen.reader_lora:
         raise InputError("--reader-lora needs a pretrained reader: tiny has nothing to adapt")
 
 
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def _correct(chosen: CorrectFlags) -> None:
     chosen.check_alone()
+    chosen.check_way(old_model=bool(chosen.old_model))
     if not chosen.vectors:
         raise InputError("--vectors is required: the old vectors")
     if not is_store(chosen.vectors):
@@ -88,6 +111,8 @@ def _plan(chosen: PlanFlags) -> None:
         raise InputError(f"--output {chosen.output} exists, and is not replaced")
     if chosen.flops is not None and chosen.parameters is None:
         raise InputError("--flops needs --parameters and --dim beside it")
+    if chosen.flops is None and chosen.parameters is not None:
+        raise InputError("--parameters needs --flops beside it; otherwise the model is measured")
 
 
 def _verify(chosen: VerifyFlags) -> None:
@@ -126,6 +151,7 @@ def _experiment(chosen: ExperimentFlags) -> None:
 
 
 OWN: dict[str, Callable[[Any], None]] = {
+    "demo": _demo,
     "train": _train,
     "compare": _compare,
     "rag": _rag,

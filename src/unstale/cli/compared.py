@@ -50,9 +50,9 @@ def rag_flags(chosen: CompareFlags) -> RagFlags:
         raise InputError("--rag.* belong to a comparison with a --reader")
     known, own = {f.name for f in fields(RagFlags)}, {f.name for f in fields(chosen)}
     for name in chosen.rag:
-        if name not in known:
+        if name not in known and name not in vars(chosen.filters):
             raise InputError(f"--rag: `unstale rag` has no {name}")
-        if name in own or name == "retriever":
+        if name in own or name == "retriever" or name not in known:
             use = "--model" if name == "retriever" else flag(name)
             raise InputError(f"--rag.{name}: use {use}")
     usual = CompareFlags()

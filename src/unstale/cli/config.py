@@ -32,7 +32,8 @@ def save_config(folder: Path, command: str, chosen: Any) -> None:  # noqa: ANN40
 
     Resuming with other flags than a run began with would mix two experiments: it is refused.
     """
-    if flag_values(chosen).get("resume") and (folder / CONFIG).exists():
+    flags = flag_values(chosen)
+    if (flags.get("resume") or flags.get("shard")) and (folder / CONFIG).exists():
         changed_flags(folder, chosen)
     with atomic_file(folder / CONFIG) as temporary:
         values = yaml.safe_dump(_values(chosen), sort_keys=False)
@@ -144,7 +145,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _values(chosen: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
-    flags = {k: v for k, v in flag_values(chosen).items() if k != "resume"}
+    flags = {k: v for k, v in flag_values(chosen).items() if k not in ("resume", "shard")}
     return _absolute(without_consent(flags)[0])  # with lists for tuples, as YAML has
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
+from unstale.buffer.embed import Part, PartDone
 from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.cli.read import open_encoder, read_data
@@ -37,9 +38,14 @@ def run(chosen: CorrectFlags) -> None:
             source.ids = _read_ids(Path(chosen.ids), source.rows)
         dataset = read_data(chosen.data, judged=False)
         old = _old_encoder(chosen) if chosen.old_model else None
-        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old)
+        part = Part.read(chosen.shard)
+        migration = Migration(source, dataset, lambda: open_encoder(chosen), chosen, old, part)
         output = folder.begin()
-        done = migration.run(output)
+        try:
+            done = migration.run(output)
+        except PartDone as said:
+            say(str(said))
+            return
         if rank() == 0:
             write_json(output / RESULTS, done.results)
         folder.seal()

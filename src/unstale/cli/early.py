@@ -6,16 +6,20 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from unstale.alone import check_dims, check_towers
 from unstale.cli.by_command import OWN
-from unstale.cli.config import CONFIG, paths_read, place_of, written_by
+from unstale.cli.config import place_of
 from unstale.cli.flags import flag_values
+from unstale.cli.folders import check_output
 from unstale.cli.options import OutputFlags
 from unstale.data.names import check_name, missing_splits, split_name
+from unstale.encoders.declared import check_layers, check_length, read_declared
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
-from unstale.training.arguments import check_names
-from unstale.written import LIST, LOCK, foreign, is_temporary
+from unstale.integrity import check_manifest
+from unstale.strategies import find_traits
+from unstale.training.arguments import check_given
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla")
@@ -37,9 +41,12 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         if named and "://" not in named and not place_of(named).exists():
             what = " is not a buffer" if key == "buffer" else ""
             raise InputError(f"{values[key]}{what}: there is no such file or folder")
+        if key == "buffer" and named:
+            check_manifest(Path(named))
     if values.get("run") and not Path(values["run"]).is_dir():
         raise InputError(f"there is no run folder {values['run']!r}")
-    check_names(values.get("trainer") or {})
+    check_given(values.get("trainer") or {})
+    _check_shape(values)
     OWN.get(command, lambda _: None)(chosen)
     if values.get("data"):
         _check_data(command, values)
@@ -51,9 +58,27 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         check_reachable(data.place, "dataset")
 
 
+def _check_shape(values: Mapping[str, Any]) -> None:
+    """Refuse layers, lengths and dimensions that the files of the model say it has not."""
+    name = str(values.get("model") or values.get("retriever") or "")
+    if not name or "layers" not in values:
+        return
+    files = read_declared(name)
+    if values["layers"] is not None and files.layers is not None:
+        check_layers(values["layers"], files.layers, name)
+    for length in (values["query_max_length"], values["target_max_length"]):
+        if length is not None and not files.separate:
+            check_length(length, files.longest)
+    check_dims(values.get("matryoshka_dims") or (), files.width)
+    traits = find_traits(str(values.get("strategy")), rag=False)
+    towers = values["towers"] or ("separate" if name == "tiny" else None)
+    if traits and files.separate is not None:
+        check_towers(traits, shared=not files.separate and towers != "separate")
+
+
 def _check_data(command: str, values: Mapping[str, Any]) -> None:
     """Refuse data in no known format, without the columns that are needed or without a split."""
-    name, asked = str(values["data"]), str(values.get("eval_split") or values.get("split") or "")
+    name, asked = str(values["data"]), values.get("eval_split", values.get("split"))
     if command == "rag" or values.get("reader"):
         _check_questions(name, values.get("corpus"))
         return
@@ -64,7 +89,7 @@ def _check_data(command: str, values: Mapping[str, Any]) -> None:
         return
     if command in ("train", "compare", "doctor"):
         missing_splits(name, has, "train", 0.0)
-    if asked and "holdout" in values:
+    if asked is not None and "holdout" in values:
         missing_splits(name, has, asked, values["holdout"])
 
 
@@ -97,57 +122,6 @@ def check_device(name: str | None) -> None:
         if here is None or here.type != kind or int(index or 0) >= count:
             there = f"{count} x {here.type}" if here else "only the CPU"
             raise InputError(f"--device {name}: torch finds {there} on this machine")
-
-
-def check_output(chosen: OutputFlags) -> None:
-    """Refuse a folder that holds something else, or what the command is about to read."""
-    if not chosen.output:
-        raise InputError("--output is required: a folder for the results")
-    folder, overwrite, resume = Path(chosen.output), chosen.overwrite, resumes(chosen)
-    for part in (folder, *folder.parents):
-        if part.is_symlink() and not part.exists():
-            raise InputError(f"--output {folder} cannot be a folder: {part} is a link to nothing")
-    place = folder.resolve()
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder} is a file")
-    used = is_used(folder)
-    if resume and overwrite:
-        raise InputError("--resume and --overwrite exclude each other")
-    if resume and not written_by(folder, ""):
-        raise InputError(f"nothing to resume in {folder}: no {CONFIG} of an earlier run")
-    if used and not (overwrite or resume):
-        ways = "--overwrite or --resume" if "resume" in flag_values(chosen) else "--overwrite"
-        raise InputError(f"{folder} is not empty; use {ways}, or another folder")
-    if used and overwrite:
-        _check_ours(folder)
-    for read in paths_read(chosen) if used and overwrite else ():
-        source = place_of(read).resolve()
-        if source.exists() and source.is_relative_to(place):
-            raise InputError(f"--overwrite would delete {read}, which this command reads")
-
-
-def _check_ours(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but what unstale wrote there."""
-    if not written_by(folder, ""):
-        raise InputError(f"{folder} was not written by unstale (no {CONFIG}): not overwritten")
-    if not (folder / LIST).is_file():
-        rule = "an earlier version of unstale wrote it, and kept no list of its files"
-        raise InputError(f"{folder} is not overwritten: {rule}; delete it, or choose another")
-    if others := foreign(folder):
-        named = ", ".join(map(ascii, others[:3])) + (" and more" if len(others) > 3 else "")
-        rule = "unstale did not write this; move it away, or choose another folder"
-        raise InputError(f"{folder} is not overwritten, for it holds {named}: {rule}")
-
-
-def is_used(folder: Path) -> bool:
-    """Tell whether a folder holds something but what a kill in the first moment left."""
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return any(name not in (LOCK, LIST) and not is_temporary(name) for name in names)
-
-
-def resumes(chosen: OutputFlags) -> bool:
-    """Tell whether a command resumes what was interrupted."""
-    return bool(flag_values(chosen).get("resume"))  # some commands have no such flag
 
 
 def _asks_hub(name: str) -> bool:

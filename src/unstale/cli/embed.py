@@ -1,7 +1,7 @@
 """`unstale embed`."""
 
 from unstale.buffer.buffer import MANIFEST
-from unstale.buffer.embed import embed_corpus
+from unstale.buffer.embed import Part, PartDone, embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.cli import options
 from unstale.cli.output import run_folder
@@ -20,16 +20,21 @@ def run(chosen: options.EmbedFlags) -> None:
         with first_alone():
             tokens = target_tokens(model, dataset, progress=rank() == 0)
         output = folder.begin()
-        buffer, embedded = embed_corpus(
-            model,
-            tokens,
-            output,
-            fingerprint(model, dataset.targets),
-            dtype=chosen.dtype,
-            shard_rows=chosen.shard_rows,
-            tokens_per_batch=chosen.tokens_per_batch,
-            progress=rank() == 0,
-        )
+        try:
+            buffer, embedded = embed_corpus(
+                model,
+                tokens,
+                output,
+                fingerprint(model, dataset.targets),
+                dtype=chosen.dtype,
+                shard_rows=chosen.shard_rows,
+                tokens_per_batch=chosen.tokens_per_batch,
+                progress=rank() == 0,
+                part=Part.read(chosen.shard),
+            )
+        except PartDone as said:
+            say(str(said))
+            return
     if rank() > 0:
         return
     say(f"{len(buffer):,} targets of {buffer.dim} dimensions, {embedded:,} embedded now")

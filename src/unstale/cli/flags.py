@@ -1,5 +1,6 @@
 """From a dataclass of options to command-line flags, and back: `batch_size` is `--batch-size`."""
 
+from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from functools import cache
@@ -50,7 +51,8 @@ def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) 
                 alone = home is kind or not about
                 groups[title] = parser if alone else parser.add_argument_group(title.lower())
             for inner, owner in _flat(declared, kind):
-                _add(groups[title], inner, owner)
+                refused = inner.name in declared.metadata.get("refused", ())  # and told why
+                _add(groups[title], inner, owner, hidden=refused)
 
 
 def _add(
@@ -58,10 +60,13 @@ def _add(
     declared: Field[Any],
     kind: type,
     more_help: str = "",
+    *,
+    hidden: bool = False,
 ) -> None:
     name, hint = declared.name, get_type_hints(kind)[declared.name]
     # A setting that training has, too, need not be explained twice.
     text = (helps(kind).get(name) or helps(sections.TrainSections)[name]) + more_help
+    text = SUPPRESS if hidden else text
     factory = declared.default_factory
     default = declared.default if factory is MISSING else factory()
     if default is MISSING:
@@ -105,7 +110,8 @@ def marked_flags(kind: type, mark: str) -> set[str]:
 
 def known_flags(kind: type) -> list[str]:
     """List the names of all flags, without their dashes."""
-    return [flag(inner.name)[2:] for f in fields(kind) for inner, _ in _flat(f, kind)]
+    every = [(f, inner.name) for f in fields(kind) for inner, _ in _flat(f, kind)]
+    return [flag(name)[2:] for f, name in every if name not in f.metadata.get("refused", ())]
 
 
 def _is_section(hint: object) -> TypeGuard[type]:

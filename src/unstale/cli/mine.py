@@ -20,6 +20,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats import find_format
 from unstale.data.formats.columns import LACKS
 from unstale.data.holdout import hold_out
+from unstale.data.names import HELD_OUT
 from unstale.distributed import first_alone, on_first, rank, start
 from unstale.encoders.cross import CrossScores
 from unstale.encoders.tokenise import target_tokens
@@ -45,7 +46,8 @@ def run(chosen: MineFlags) -> None:
     with run_folder("mine", chosen) as output, ExitStack() as stack:
         dataset = read_data(chosen.data)
         if chosen.holdout and "train" in dataset.qrels:  # the queries that `train` measures on
-            dataset = hold_out(dataset, "test", chosen.holdout, progress=rank() == 0)
+            held = chosen.split if chosen.split in HELD_OUT else "test"
+            dataset = hold_out(dataset, held, chosen.holdout, progress=rank() == 0)
         _check(chosen, dataset)
         if form.check is not None:
             form.check(dataset)

@@ -226,11 +226,14 @@ class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
         shard_rows: Targets in one shard. An interruption costs at most one shard.
         tokens_per_batch: Largest number of tokens in one forward pass. Default: 4,096 for a
             transformer on a CPU, otherwise 16,384.
+        shard: Embed only part I of N, e.g. 0/8, as one task of a job array. Parts may run at the
+            same time and in any order. Afterwards, run once with --resume and without --shard.
     """
 
     dtype: Precision = "float32"
     shard_rows: int = setting(16_384, least=1)
     tokens_per_batch: int | None = setting(None, least=1)
+    shard: str | None = setting(None, changeable=True)
 
 
 @dataclass(frozen=True)

@@ -159,13 +159,15 @@ class CorrectFlags(ResumeFlags, EncoderFlags, MigrateSettings):
 
     Args:
         vectors: Old vectors, which are only read: a .npy, .safetensors, .parquet or .faiss file,
-            a buffer of `unstale embed`, `qdrant:PLACE#COLLECTION` or `lancedb:FOLDER#TABLE`
-            (`?id=FIELD&vector=FIELD` names their fields). They are matched with the texts by id, or
-            by row if they have no ids.
+            a buffer of `unstale embed`, or a collection as `qdrant:PLACE#COLLECTION`; lancedb,
+            chroma, pgvector and sqlite-vec are written alike (`?id=FIELD&vector=FIELD` names their
+            fields). They are matched with the texts by id, or by row if they have no ids.
         old_model: Encoder that made the old vectors. It embeds queries for the old index.
         ids: Text file with the target id of each row, one per line. Use it if the rows are in
             another order than the texts.
         swap: Serve the new collection in place of the old one, which is kept.
+        shard: Embed only part I of N, e.g. 0/8, as one task of a job array. Parts may run at the
+            same time and in any order. Afterwards, run once with --resume and without --shard.
         data: Texts, and queries for the validation, in any format that unstale reads. A BEIR
             folder may lack qrels and queries.
     """
@@ -175,6 +177,7 @@ class CorrectFlags(ResumeFlags, EncoderFlags, MigrateSettings):
     old_model: str | None = None
     ids: str | None = None
     swap: bool = setting(False, changeable=True)
+    shard: str | None = setting(None, changeable=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, final
 
 from unstale.budget import read_small
 from unstale.cli.config import CONFIG, changed_flags, save_config, written_by
-from unstale.cli.early import check_output, is_used, resumes
+from unstale.cli.folders import check_output, is_part, is_used, resumes
 from unstale.cli.options import OutputFlags
 from unstale.distributed import on_first, rank
 from unstale.errors import InputError
@@ -130,8 +130,10 @@ def _open_output(chosen: OutputFlags, *, dry: bool = False) -> Path:
     used = is_used(folder)
     if dry:
         return folder
-    hold(folder)
-    sweep(folder)
+    together = is_part(chosen)
+    hold(folder, shared=together)
+    if not together:
+        sweep(folder)
     if used and overwrite:
         remove_written(folder)
     if resume:

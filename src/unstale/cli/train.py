@@ -19,11 +19,12 @@ from unstale.distributed import first_alone, rank, start
 from unstale.encoders.load import hash_weights
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
-from unstale.miners.strategy import SCHEDULE, Strategy, find_strategy, strategies
+from unstale.miners.strategy import Strategy, find_strategy, strategies
 from unstale.report.table import print_found, print_runs
 from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
 from unstale.shown import say
+from unstale.strategies import SCHEDULE
 from unstale.training.arguments import check_arguments
 from unstale.training.identity import Identity, made_of
 from unstale.training.job import train_checked

@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from unstale.encoders.declared import check_layers, check_length
 from unstale.encoders.embed import Task, is_static
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
@@ -155,12 +156,11 @@ def _keep_layers(model: SentenceTransformer, layers: int, name: str) -> None:
     """Drop the upper layers of every transformer; the config follows, so it reloads the same."""
     transformers = [m for m in model.modules() if isinstance(m, Transformer)]
     if not transformers:
-        raise InputError(f"--layers {layers}: {name} has no transformer layers")
+        check_layers(layers, 0, name)
     for transformer in transformers:
         config = transformer.model.config
         total = config.num_hidden_layers
-        if not 1 <= layers <= total:
-            raise InputError(f"--layers {layers}: {name} has {total} layers to choose from")
+        check_layers(layers, total, name)
         stacks = [
             (parent, key)
             for parent in transformer.model.modules()
@@ -205,15 +205,12 @@ def _set_lengths(model: SentenceTransformer, query: int | None, target: int | No
     for task, length in lengths.items():
         if length is None:
             continue
-        if length < 1:
-            raise InputError(f"a maximum length of {length} tokens leaves nothing to encode")
+        check_length(length, None)
         for module in tower_modules(model, task).modules():
             if isinstance(module, StaticEmbedding):
                 module.tokenizer.enable_truncation(length)
             elif isinstance(module, Transformer):
-                limit = module.max_seq_length
-                if limit is not None and length > limit:
-                    raise InputError(f"the model reads at most {limit} tokens, not {length}")
+                check_length(length, module.max_seq_length)
                 setattr(module, f"{task}_length", length)
 
 

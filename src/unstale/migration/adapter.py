@@ -1,13 +1,15 @@
 """Ask an untouched old index with a new model's query: one vector, made of both models' queries.
 
-A linear map, fitted to the sampled targets' fresh and old vectors, says where in the old index a
-text lies that the new model puts at q: `M q + shift`. Mixed with the old model's own query and
-searched in the old index, it ranks by both models, and no vector is rewritten. This file needs
-numpy and safetensors alone: an application imports it without torch.
+A linear map, fitted to the sampled targets' old and fresh vectors, predicts what the new model
+would score. Near a query the prediction errs in one direction: the sampled targets that the new
+model puts nearest to it, whose true scores are known, say in which, and pull the query there. No
+vector is rewritten. This file needs numpy and safetensors alone: an application imports it without
+torch.
 """
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -20,8 +22,10 @@ from safetensors.numpy import load_file, save_file
 from unstale.budget import read_object
 from unstale.errors import InputError
 
-FORMAT = "unstale query adapter 1"
+FORMAT = "unstale query adapter 2"
 MATRIX, ABOUT = "adapter.safetensors", "adapter.json"
+NEAREST = 64  # sampled targets of a query whose true scores correct the predicted ones
+NOISE = 1.0  # of those scores, in mean squared lengths of an old vector
 
 
 @final
@@ -30,34 +34,33 @@ class QueryAdapter:
     """Turn a query of the old model and of the new one into a query for the old index.
 
     What the new model would score is predicted from what can be computed without it, relative to
-    the mean target: `(old_part * q_old + new_part * (M q_new + shift)) . (b - mean_old)`.
+    the mean target: `(old_part * q_old + new_part * M q_new + pull) . (b - mean_old)`. The pull is
+    a ridge regression of what this lacks at the sampled targets that are nearest to the new query.
 
     Args:
         weight: The old model's part of the final score, from 0 to 1; 1 is the old search.
         matrix: M, from the new model's space to the old one's.
-        shift: What is added to it.
         old_part: How the predicted new score follows that of the old query.
         new_part: How it follows that of the mapped new query.
         scale: By what new scores are multiplied so that they vary as old scores do.
-        mean_old: The mean of the sampled targets' old vectors.
-        mean_new: The mean of their fresh vectors.
+        stale: The old vectors of sampled targets.
+        fresh: Their vectors by the new model.
         about: What made the adapter.
 
     Example:
-        >>> none, same = np.zeros(2, "f"), np.eye(2, dtype="f")
-        >>> adapter = QueryAdapter(0.5, same, none, 0.0, 1.0, 1.0, none, none, {})
+        >>> same, none = np.eye(2, dtype="f"), np.zeros((1, 2), "f")
+        >>> adapter = QueryAdapter(0.5, same, 0.0, 1.0, 1.0, none, none, {})
         >>> adapter(np.array([1.0, 0.0]), np.array([0.0, 1.0])).astype("d").round(3).tolist()
         [0.707, 0.707]
     """
 
     weight: float
     matrix: Float[ndarray, "d e"]
-    shift: Float[ndarray, " d"]
     old_part: float
     new_part: float
     scale: float
-    mean_old: Float[ndarray, " d"]
-    mean_new: Float[ndarray, " e"]
+    stale: Float[ndarray, "n d"]
+    fresh: Float[ndarray, "n e"]
     about: dict[str, Any]
 
     def __call__(
@@ -79,8 +82,34 @@ class QueryAdapter:
         self, old: Float[ndarray, "*q d"], new: Float[ndarray, "*q e"]
     ) -> Float[ndarray, "*q d"]:
         """Return queries whose products with old vectors predict the new model's scores."""
-        mapped = self._checked(new, 1) @ self.matrix.T + self.shift
-        return self.old_part * self._checked(old, 0) + self.new_part * mapped
+        old, new = self._checked(old, 0), self._checked(new, 1)
+        asked = self.old_part * old + self.new_part * (new @ self.matrix.T)
+        flat = zip(asked.reshape(-1, old.shape[-1]), new.reshape(-1, new.shape[-1]), strict=True)
+        pulls = [self._pull(*pair) for pair in flat]
+        return asked + np.array(pulls, np.float32).reshape(asked.shape)
+
+    def _pull(self, asked: Float[ndarray, " d"], new: Float[ndarray, " e"]) -> Float[ndarray, " d"]:
+        """Return what a query lacks to score the sampled targets near it as the new model does."""
+        scores = self.fresh @ new
+        near = np.argsort(-scores, kind="stable")[:NEAREST]
+        there = self.stale[near] - self.mean_old
+        lacking = scores[near] - scores.mean() - there @ asked
+        noise = max(NOISE * self._spread, float(np.finfo(np.float32).tiny))
+        return there.T @ np.linalg.solve(there @ there.T + noise * np.eye(len(near)), lacking)
+
+    @cached_property
+    def mean_old(self) -> Float[ndarray, " d"]:
+        """Return the mean of the sampled targets' old vectors."""
+        return self.stale.mean(axis=0)
+
+    @cached_property
+    def mean_new(self) -> Float[ndarray, " e"]:
+        """Return the mean of their fresh vectors."""
+        return self.fresh.mean(axis=0)
+
+    @cached_property
+    def _spread(self) -> float:
+        return float(np.square(self.stale - self.mean_old).sum(axis=1).mean())
 
     def _checked(self, queries: Float[ndarray, "*q w"], side: int) -> Float[ndarray, "*q w"]:
         queries = np.asarray(queries, np.float32)
@@ -114,8 +143,7 @@ class QueryAdapter:
         """Write `adapter.safetensors` and `adapter.json` into a folder, and return it."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {"matrix": self.matrix, "shift": self.shift}
-        arrays |= {"mean_old": self.mean_old, "mean_new": self.mean_new}
+        arrays = {"matrix": self.matrix, "stale": self.stale, "fresh": self.fresh}
         whole = {name: np.ascontiguousarray(a, np.float32) for name, a in arrays.items()}
         save_file(whole, folder / MATRIX)
         numbers = {"weight": self.weight, "old_part": self.old_part, "new_part": self.new_part}

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from unstale.budget import read_object
-from unstale.buffer.embed import embed_corpus
+from unstale.buffer.embed import Part, embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, on_first, rank
@@ -51,6 +51,7 @@ class Stages:
     model: SentenceTransformer
     dataset: RetrievalDataset
     folder: Path
+    part: Part | None = None  # that this process embeds, beside others
 
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
@@ -66,8 +67,9 @@ class Stages:
         began = time.perf_counter()
         made_by, into = fingerprint(self.model, some.targets), folder / "vectors"
         buffer, now = embed_corpus(
-            self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0
-        )
+            self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0,
+            part=self.part,
+        )  # fmt: skip
         clock = folder / "clock.json"
         if rank() == 0 and (now or not clock.is_file()):
             # What earlier sessions embedded is counted at the rate of this one.

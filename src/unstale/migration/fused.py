@@ -67,10 +67,13 @@ class Fusing:
         stage = f"relevant-{digest(wanted.tolist())[:8]}"
         found = stages(stage, lambda: Picked(wanted, wanted))
         relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
-        # The map of the trial has not seen held-out targets; that of the adapter has.
+        # What the trial judges by, it has not learned from; the adapter learns from all.
         taught = sample.take((~sample.held_out).nonzero()[0])
+        tried = fit_adapter(
+            sample.stale, sample.fresh, sample.held_out, asking, about, judging=True
+        )
         trial = Trial(
-            self.source, adapter, done.learned.corrector, taught.known(), relevant,
+            self.source, tried, done.learned.corrector, taught.known(), relevant,
             Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,
         )  # fmt: skip
         values, weight = trial.run(judged)

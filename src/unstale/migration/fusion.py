@@ -2,8 +2,8 @@
 
 The new model's score of a target that it has not embedded is predicted from the old score and from
 that of the mapped new query, by least squares within queries, over held-out targets that lie near a
-query. The final score is a mean of the old score and the new one, known or predicted, in equal
-parts unless judged queries say otherwise.
+query; the adapter then mends it where the query lies. The final score is a mean of the old score
+and the new one, known or predicted, in equal parts unless judged queries say otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ from unstale.search.best import TopK, merge, nothing
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 EQUAL = 0.5  # the old model's part where no judgement says otherwise
+KEPT = 4096  # sampled targets that an adapter holds at most, at random: some ten megabytes
 LEAST_JUDGED = 50  # queries, to choose a weight by
 
 
@@ -48,21 +49,28 @@ def fit_adapter(
     held_out: Bool[ndarray, " n"],
     queries: BothQueries,
     about: Mapping[str, Any],
+    *,
+    judging: bool = False,
 ) -> QueryAdapter:
     """Fit the map to the targets that are not held out, and the parts of the score to the others.
 
-    When the parts are known, all targets teach the map. No judgement is used: the weight is
-    `EQUAL`.
+    When the parts are known, all targets teach, unless held-out ones are to judge the adapter. No
+    judgement is used: the weight is `EQUAL`.
     """
     held = torch.from_numpy(held_out)
-    mapped = least_squares(fresh[~held], stale[~held])(queries.new) @ stale[held].T
+    matrix = least_squares(stale[~held], fresh[~held]).weight
+    mapped = queries.new @ matrix.T @ stale[held].T
     then, now = queries.old @ stale[held].T, queries.new @ fresh[held].T
     old_part, new_part = _parts(then, mapped, now)
     scale = float(then.std(dim=1).mean() / now.std(dim=1).mean().clamp(min=1e-9))
-    matrix, shift = least_squares(fresh, stale)
+    if judging:
+        stale, fresh = stale[~held], fresh[~held]
+    else:
+        matrix = least_squares(stale, fresh).weight
+    kept = torch.randperm(len(stale), generator=torch.Generator().manual_seed(0))[:KEPT]
     return QueryAdapter(
-        EQUAL, matrix.T.contiguous().numpy(), shift.numpy(), old_part, new_part, scale,
-        stale.mean(dim=0).numpy(), fresh.mean(dim=0).numpy(), dict(about),
+        EQUAL, matrix.numpy(), old_part, new_part, scale, stale[kept].numpy(), fresh[kept].numpy(),
+        dict(about),
     )  # fmt: skip
 
 

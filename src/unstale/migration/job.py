@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from sentence_transformers import SentenceTransformer
 
 from unstale.budget import read_object
+from unstale.buffer.embed import Part
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.distributed import check_processes, on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
-from unstale.files import atomic_folder, write_json
+from unstale.files import atomic_file, atomic_folder, write_json
 from unstale.integrity import digest, sha256
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import PICKED, Stages
@@ -41,7 +44,7 @@ from unstale.migration.verdict import verdict
 
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
-MADE_OF = "made_of.json"
+MADE_OF, IDS = "made_of.json", "ids.parquet"
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -97,7 +100,8 @@ def migrate(
 class Migration:
     """A migration that may run: what `migrate` takes was checked, and nothing is written yet.
 
-    `encoder` loads the new encoder, once everything that needs none is checked.
+    `encoder` loads the new encoder, once everything that needs none is checked. With a `part` it
+    only embeds that part of what is embedded next, and raises `PartDone`.
     """
 
     def __init__(
@@ -107,13 +111,13 @@ class Migration:
         encoder: Callable[[], SentenceTransformer],
         settings: MigrateSettings,
         old_encoder: Callable[[], SentenceTransformer] | None = None,
+        part: Part | None = None,
     ) -> None:
-        if old_encoder is None and settings.way != "rewrite":
-            rule = "needs --old-model, the encoder that made the old vectors"
-            raise InputError(f"--way {settings.way} {rule}: it embeds queries for the old index")
+        settings.check_way(old_model=old_encoder is not None)
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
+        self.part = part
         self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
@@ -131,9 +135,10 @@ class Migration:
         source, dataset, queries = self.source, self.dataset, self.queries
         now = self._made_of()
         check_processes(now)
-        on_first(lambda: _check_same(output / STAGES / MADE_OF, now))
+        ids = list(source.ids or ())
+        on_first(lambda: _check_same(output / STAGES / MADE_OF, now, ids))
         asked = queries.embed(self.model, dataset)
-        stages = Stages(self.model, dataset, output / STAGES)
+        stages = Stages(self.model, dataset, output / STAGES, self.part)
         lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
         earlier = tuple(sorted(path.parent.name for path in lists))
         device = self.model.device
@@ -206,15 +211,30 @@ class Migration:
         return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
 
 
-def _check_same(path: Path, now: dict[str, Any]) -> None:
+def _check_same(path: Path, now: dict[str, Any], ids: list[str]) -> None:
     """Refuse to resume what was begun with other vectors, texts, settings or another model."""
+    began = path.with_name(IDS)
     if not path.is_file():
+        with atomic_file(began) as temporary:
+            pq.write_table(pa.table({"id": pa.array(ids, pa.string())}), temporary)
         write_json(path, now)
     found = read_object(path)
+    if found.get("ids") != now["ids"] and began.is_file():
+        then = pq.read_table(began).column("id").to_pylist()
+        _name_changes(set(then), set(ids), path.parent)
     for name, value in now.items():
         if found.get(name) != value:
             was = f"was {found.get(name)}, is {value} now"
             raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
+
+
+def _name_changes(then: set[str], now: set[str], folder: Path) -> None:
+    """Say which rows came or went since a migration began."""
+    if added_or_deleted := sorted(then ^ now):
+        some = ", ".join(added_or_deleted[:3])
+        rule = f"{len(now - then)} rows were added and {len(then - now)} deleted since"
+        hint = "migrate again with another --output"
+        raise InputError(f"cannot resume {folder}: {rule} (such as {some}); {hint}")
 
 
 def _save_adapter(adapter: QueryAdapter, folder: Path) -> None:

@@ -27,7 +27,7 @@ class MigrateSettings:
             for validation. Default: 0.05.
         count: Number of targets to embed, instead of a share.
         re_embed: Also embed the targets that queries find most often: a share of all targets if
-            below 1, otherwise a number.
+            below 1, all that are left if 1, otherwise a number.
         way: verdict only estimates quality and cost of each way to upgrade. query-side also writes
             an adapter, with which the application searches the old index by both models. rewrite
             writes new vectors of all targets; it is the only way without the old encoder.
@@ -42,13 +42,13 @@ class MigrateSettings:
     """
 
     fraction: float | None = setting(None, above=0, most=1)
-    count: int | None = None
-    re_embed: float = setting(0.0, changeable=True)
+    count: int | None = setting(None, least=1)
+    re_embed: float = setting(0.0, least=0, changeable=True)
     way: Way = setting("rewrite", changeable=True)
     price: float | None = setting(None, least=0, changeable=True)
     method: Method = "auto"
     corrector_hidden: int = setting(1536, least=1)
-    k: int = 10
+    k: int = setting(10, least=1)
     split: str | None = None
     queries: int = setting(500, least=1)
     seed: int = setting(0, least=0, most=MOST_SEED)
@@ -59,6 +59,15 @@ class MigrateSettings:
         if self.fraction is not None and self.count is not None:
             flags = f"--fraction {self.fraction} and --count {self.count}"
             raise InputError(f"say how much to embed by one flag, not by {flags}")
+        if self.re_embed >= 1 and self.re_embed != int(self.re_embed):
+            rule = "a share of the targets below 1, or a whole number of them"
+            raise InputError(f"--re-embed must be {rule}, got {self.re_embed}")
+
+    def check_way(self, *, old_model: bool) -> None:
+        """Refuse a way that the old encoder is needed for."""
+        if not old_model and self.way != "rewrite":
+            rule = "needs --old-model, the encoder that made the old vectors"
+            raise InputError(f"--way {self.way} {rule}: it embeds queries for the old index")
 
     def sizes(self, rows: int, dim: int) -> tuple[int, int]:
         """Return how many targets to sample, and how many to embed beyond them.
@@ -75,7 +84,7 @@ class MigrateSettings:
             (500, 100)
         """
         self.check_alone()
-        if not 1 <= self.k < rows:
+        if self.k >= rows:
             rule = f"from 1 to {rows - 1}, fewer than the targets"
             raise InputError(f"--k must be {rule}, got {self.k}")
         if 10 * self.k > rows:
@@ -84,10 +93,9 @@ class MigrateSettings:
         fraction = FRACTION if self.fraction is None else self.fraction
         size = check_size(round(fraction * rows) if self.count is None else self.count, rows, dim)
         many = self.re_embed
-        if not 0 <= many <= rows or (many >= 1 and many != int(many)):
-            rule = f"a part of the targets below 1 or a number up to {rows}"
-            raise InputError(f"--re-embed must be {rule}, got {many}")
-        more = round(many * rows) if many < 1 else int(many)
+        if many > rows:
+            raise InputError(f"--re-embed must be at most the {rows} targets, got {many}")
+        more = round(many * rows) if many < 1 else rows - size if many == 1 else int(many)
         if many and not more:
             raise InputError(f"--re-embed {many}: that part of {rows} targets is not one of them")
         if size + more > rows:

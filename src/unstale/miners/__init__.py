@@ -1,7 +1,7 @@
 """Which targets enter the softmax? One strategy a file, one protocol.
 
-To add a strategy, write `miners/NAME.py`, end it with its `STRATEGY`, and add its name to
-`STRATEGIES` of `unstale.strategies`, with the source of its negatives in words.
+To add a strategy, declare what it needs in `unstale.strategies`, and write `miners/NAME.py`, which
+ends with its `STRATEGY`.
 """
 
 from importlib import import_module
@@ -15,14 +15,13 @@ from unstale.miners.offline import MinedSplit, mine_split, with_negatives
 from unstale.miners.stale import Stale
 from unstale.miners.strategy import (
     Materials,
-    NegativeCounts,
     Strategy,
     find_strategy,
     register,
     strategies,
 )
 from unstale.schedule import Schedule
-from unstale.strategies import STRATEGIES
+from unstale.strategies import STRATEGIES, NegativeCounts
 
 __all__ = [
     "Corrected",

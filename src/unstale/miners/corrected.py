@@ -15,14 +15,13 @@ from unstale.corrector.memory import ResidualMemory, Rows
 from unstale.corrector.network import Corrector
 from unstale.miners.miner import Freshness, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale, added_to
-from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.miners.strategy import Materials, built_by
 from unstale.search.added import Added
 from unstale.search.auto import make_search
 from unstale.search.exact import Exact
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
 from unstale.settings import LossName
-from unstale.strategies import STRATEGIES
 
 _LOG = logging.getLogger(__name__)
 _KL, _FLOOR, _OVERLAP = 1.05, 0.01, 0.02  # tolerances before the corrector counts as harmful
@@ -181,12 +180,4 @@ def build_corrected(
     )
 
 
-STRATEGY = Strategy(
-    name="corrected",
-    negatives_from=STRATEGIES["corrected"],
-    build=build_corrected,
-    reads=("sampling", "search", *CORRECTOR),
-    rag=True,
-    planned=True,
-    tone="corrected",
-)
+STRATEGY = built_by("corrected", build_corrected)

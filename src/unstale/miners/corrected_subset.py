@@ -3,10 +3,9 @@
 from unstale.corrector.network import Corrector
 from unstale.miners.corrected import build_corrected
 from unstale.miners.miner import Miner
-from unstale.miners.strategy import CORRECTOR, Materials, Strategy
+from unstale.miners.strategy import Materials, built_by
 from unstale.search.low_memory import RotatingSubset
 from unstale.search.search import Search
-from unstale.strategies import STRATEGIES
 
 _TURNS = 80  # subsets in a run, as many as the paper's refreshes
 
@@ -23,14 +22,4 @@ def _build(materials: Materials) -> Miner:
     return build_corrected(materials, rotating)
 
 
-STRATEGY = Strategy(
-    name="corrected-subset",
-    negatives_from=STRATEGIES["corrected-subset"],
-    build=_build,
-    cache="disk",
-    reads=("sampling", "subset_size", *CORRECTOR),
-    searches_part=True,
-    one_process=True,
-    needs_steps=True,
-    tone="variant",
-)
+STRATEGY = built_by("corrected-subset", _build)

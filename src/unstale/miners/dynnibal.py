@@ -17,11 +17,10 @@ from unstale.corrector.memory import Rows
 from unstale.miners.exhaustive import Refreshed, rows_of
 from unstale.miners.miner import Embed, Embedded, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale
-from unstale.miners.strategy import SCHEDULE, Materials, Strategy
+from unstale.miners.strategy import Materials, built_by
 from unstale.schedule import Schedule
 from unstale.search.draws import subset
 from unstale.search.search import Search
-from unstale.strategies import STRATEGIES
 
 _CHUNK = 16_384
 
@@ -118,13 +117,4 @@ def _build(materials: Materials) -> Miner:
     )
 
 
-STRATEGY = Strategy(
-    name="dynnibal",
-    negatives_from=STRATEGIES["dynnibal"],
-    build=_build,
-    reembeds="a sample each time, the whole corpus twice (`--full-refreshes`)",
-    cache="rewritten",
-    reads=("sampling", *SCHEDULE, "full_refreshes", "sample_size", "rank"),
-    one_process=True,
-    needs_steps=True,
-)
+STRATEGY = built_by("dynnibal", _build)

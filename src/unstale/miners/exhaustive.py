@@ -10,10 +10,9 @@ from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import Rows
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
 from unstale.miners.stale import Stale
-from unstale.miners.strategy import SCHEDULE, Strategy
+from unstale.miners.strategy import built_by
 from unstale.schedule import Schedule
 from unstale.search.search import Search
-from unstale.strategies import STRATEGIES
 
 _CHUNK = 16_384
 
@@ -89,15 +88,4 @@ def rows_of(buffer: Buffer) -> dict[str, Rows]:
     return {name: Rows(tensor, buffer.start) for name, tensor in buffer.shared().items()}
 
 
-STRATEGY = Strategy(
-    name="exhaustive",
-    negatives_from=STRATEGIES["exhaustive"],
-    build=lambda m: Refreshed(m.cache, m.schedule, m.gumbel_seed),
-    reembeds="the whole corpus, each time",
-    cache="rewritten",
-    reads=("sampling", *SCHEDULE),
-    needs_steps=True,
-    rag=True,
-    planned=True,
-    tone="exhaustive",
-)
+STRATEGY = built_by("exhaustive", lambda m: Refreshed(m.cache, m.schedule, m.gumbel_seed))

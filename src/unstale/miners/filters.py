@@ -66,6 +66,19 @@ class FalseNegatives:
         missing = int((chosen < 0).sum())
         return chosen, Dropped(rows.masked_fill(~kept_away, -1), counts, rows.numel(), missing)
 
+    def keep(
+        self, miner: Miner, queries: Queries, rows: Int[Tensor, "b n"], dropped: Dropped | None
+    ) -> Int[Tensor, "b n"]:
+        """Put -1 for targets of another list that the rules by score, or `mine` before it, drop."""
+        scores, positive = _scores(miner, queries, rows)
+        gone = list(too_high(self.filters, scores, positive).values())
+        gone += [] if (easy := too_low(self.filters, scores)) is None else [easy]
+        for mark in gone:
+            rows = rows.masked_fill(mark, -1)
+        if dropped is None:
+            return rows
+        return rows.masked_fill((rows[:, :, None] == dropped.kept_away[:, None]).any(dim=2), -1)
+
     def _vetoed(
         self,
         ask: PairScores,

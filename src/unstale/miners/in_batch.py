@@ -7,8 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from unstale.miners.miner import Miner, Queries
-from unstale.miners.strategy import Strategy
-from unstale.strategies import STRATEGIES
+from unstale.miners.strategy import built_by
 
 
 @final
@@ -20,11 +19,4 @@ class InBatch(Miner):
         return torch.zeros(len(queries.vectors), 0, dtype=torch.long, device=queries.rows.device)
 
 
-STRATEGY = Strategy(
-    name="in-batch",
-    negatives_from=STRATEGIES["in-batch"],
-    build=lambda materials: InBatch(),
-    cache="none",
-    views_all=False,
-    planned=True,
-)
+STRATEGY = built_by("in-batch", lambda materials: InBatch())

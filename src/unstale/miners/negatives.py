@@ -6,14 +6,15 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional
 
+from unstale.alone import check_filters
 from unstale.data.dataset import ByQuery
-from unstale.errors import InputError
 from unstale.filters import Filters
 from unstale.miners.filters import FalseNegatives, PairScores
 from unstale.miners.given import draw_given
 from unstale.miners.miner import Dropped, Mined, Miner, Queries
-from unstale.miners.strategy import Materials, NegativeCounts, Strategy
+from unstale.miners.strategy import Materials, Strategy
 from unstale.miners.uniform import Uniform
+from unstale.strategies import NegativeCounts
 
 
 @final
@@ -102,10 +103,3 @@ def build_negatives(
         given_count=given_count,
         seed=seed,
     )
-
-
-def check_filters(strategy: Strategy, filters: Filters, *, cross_encoder: bool) -> None:
-    """Refuse filters for a strategy that has no scores to filter by."""
-    if (cross_encoder or not filters.idle) and not strategy.views_all:
-        rule = "it keeps no embedding of every target to score it by"
-        raise InputError(f"{strategy.name} cannot filter false negatives: {rule}")

@@ -15,17 +15,15 @@ from torch import Tensor
 
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import Rows
-from unstale.miners.corrected import STRATEGY as CORRECTED
 from unstale.miners.corrected import build_corrected
 from unstale.miners.exhaustive import embed_all, rows_of
 from unstale.miners.in_batch import InBatch
 from unstale.miners.miner import Embed, Embedded, Freshness, Miner, Queries, Ranked, View
 from unstale.miners.part import PartOfCorpus
-from unstale.miners.strategy import Materials, NegativeCounts, Strategy
+from unstale.miners.strategy import Materials, built_by
 from unstale.search.draws import subset
 from unstale.search.search import Search
 from unstale.settings import MINE_FROM
-from unstale.strategies import STRATEGIES
 
 _LOG = logging.getLogger(__name__)
 _MINING = 1.5  # steps of the first stage that one of the second counts as
@@ -133,18 +131,4 @@ def _build(materials: Materials) -> Miner:
     return Staged(second, materials.cache, MINE_FROM if share is None else share)
 
 
-STRATEGY = Strategy(
-    name="staged",
-    negatives_from=STRATEGIES["staged"],
-    build=_build,
-    cache="later",
-    reads=("mine_from", "mine_among", *CORRECTED.reads),
-    # One for every query of the batch, for a quarter of the searches.
-    negatives=NegativeCounts(uniform=0),
-    mined_for=0.25,
-    # A cache that is embedded late drifts little, and a linear corrector is searched faster.
-    corrector_hidden=0,
-    adds_in_batch=True,
-    planned=True,
-    tone="corrected",
-)
+STRATEGY = built_by("staged", _build)

@@ -8,12 +8,11 @@ from torch import Tensor
 from unstale.buffer.sharded import Buffer
 from unstale.corrector.memory import ResidualMemory
 from unstale.miners.miner import Miner, Queries, Ranked, View
-from unstale.miners.strategy import Strategy
+from unstale.miners.strategy import built_by
 from unstale.search.added import Added
 from unstale.search.exact import Exact
 from unstale.search.search import Search
 from unstale.search.sharded import search_in_place
-from unstale.strategies import STRATEGIES
 
 
 @final
@@ -59,12 +58,4 @@ def added_to(
     return Added(queries.step, queries.vectors, queries.rows, memory, gumbel_seed, queries.scale)
 
 
-STRATEGY = Strategy(
-    name="stale",
-    negatives_from=STRATEGIES["stale"],
-    build=lambda materials: Stale(materials.cache, materials.gumbel_seed),
-    reads=("sampling",),
-    rag=True,
-    planned=True,
-    tone="stale",
-)
+STRATEGY = built_by("stale", lambda materials: Stale(materials.cache, materials.gumbel_seed))

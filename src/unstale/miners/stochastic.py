@@ -9,11 +9,10 @@ from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.sharded import Buffer
 from unstale.miners.miner import Embed, Embedded, Miner, Queries
 from unstale.miners.stale import added_to
-from unstale.miners.strategy import SCHEDULE, Materials, Strategy
+from unstale.miners.strategy import Materials, built_by
 from unstale.schedule import Schedule
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
-from unstale.strategies import STRATEGIES
 
 
 @final
@@ -66,13 +65,4 @@ def _build(materials: Materials) -> Miner:
     )
 
 
-STRATEGY = Strategy(
-    name="stochastic",
-    negatives_from=STRATEGIES["stochastic"],
-    build=_build,
-    reembeds="the subset, each time",
-    reads=("sampling", *SCHEDULE, "subset_size"),
-    views_all=False,
-    searches_part=True,
-    needs_steps=True,
-)
+STRATEGY = built_by("stochastic", _build)

@@ -1,13 +1,13 @@
-"""A strategy: its name, what it does, what it needs, and how its miner is built.
+"""A strategy: its traits, and how its miner is built from the materials of a run.
 
-Each strategy is declared at the end of its miner's file and registered by one line in
-`miners/__init__.py`. Command line, documentation, planner and report read what is declared here.
+The traits of each are declared in `unstale.strategies`: command line, documentation, planner and
+report read them there. Its miner is in a file of its own.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, NamedTuple, final
+from typing import final
 
 import torch
 
@@ -19,19 +19,8 @@ from unstale.machine import check_fits
 from unstale.miners.miner import Miner
 from unstale.schedule import Schedule
 from unstale.search.auto import Choice
-from unstale.settings import HIDDEN, CorrectorSettings, MiningSettings, RefreshSettings
-from unstale.strategies import announced
-
-CORRECTOR = tuple(CorrectorSettings.__dataclass_fields__)
-SCHEDULE = ("refreshes", "refresh_every", "refresh_schedule")
-
-
-@final
-class NegativeCounts(NamedTuple):
-    """How many negatives of each kind a query gets."""
-
-    hard: int = 4  # mined
-    uniform: int = 1  # drawn uniformly
+from unstale.settings import MiningSettings, RefreshSettings
+from unstale.strategies import STRATEGIES, Traits, announced
 
 
 @final
@@ -99,61 +88,19 @@ class Materials:
 
 @final
 @dataclass(frozen=True)
-class Strategy:
-    """A way to choose negatives.
+class Strategy(Traits):
+    """A way to choose negatives: its traits, and how its miner is built.
 
     Args:
-        name: The name that `--strategy` takes.
-        negatives_from: Where its negatives come from, for help and documentation.
         build: Makes its miner.
-        reembeds: What it re-embeds during training, for the documentation.
-        cache: What it does with the cached embeddings: `none` needs none, `memory` reads them,
-            `disk` leaves them on disk, `rewritten` replaces them, `later` makes them on the way.
-        reads: Settings that only some strategies read; others leave them without effect.
-        negatives: How many negatives of each kind a query gets by default.
-        mined_for: The share of a batch's queries that it mines for; all of them use the result.
-        views_all: Whether it can show any target as it sees it, which false-negative filters,
-            and the freshness meter need.
-        searches_part: Whether it searches only a part of the corpus at a time.
-        one_process: Whether it needs the whole buffer in one process.
-        needs_steps: Whether it must know the length of the run.
-        freezes_targets: Whether the target encoder is not trained.
-        corrector_hidden: Units of its corrector by default; 0 is a linear one.
-        adds_in_batch: Whether the loss over the batch's positives alone is added to that over all
-            candidates.
-        rag: Whether `unstale rag` offers it.
-        planned: Whether `unstale plan` prices it.
-        tone: Its colour in reports.
     """
 
-    name: str
-    negatives_from: str
-    build: Callable[[Materials], Miner]
-    reembeds: str = "nothing"
-    cache: Literal["none", "memory", "disk", "rewritten", "later"] = "memory"
-    reads: tuple[str, ...] = ()
-    negatives: NegativeCounts = NegativeCounts()
-    mined_for: float = 1.0
-    views_all: bool = True
-    searches_part: bool = False
-    one_process: bool = False
-    needs_steps: bool = False
-    freezes_targets: bool = False
-    corrector_hidden: int = HIDDEN
-    adds_in_batch: bool = False
-    rag: bool = False
-    planned: bool = False
-    tone: Literal["stale", "corrected", "variant", "exhaustive", "other"] = "other"
+    build: Callable[[Materials], Miner] = field(kw_only=True)
 
-    @property
-    def caches(self) -> bool:
-        """Tell whether it needs the corpus embedded."""
-        return self.cache != "none"
 
-    @property
-    def corrects(self) -> bool:
-        """Tell whether it trains a corrector."""
-        return "corrector_hidden" in self.reads
+def built_by(name: str, build: Callable[[Materials], Miner]) -> Strategy:
+    """Give one of our own strategies, declared in `unstale.strategies`, its miner."""
+    return Strategy(**vars(STRATEGIES[name]), build=build)
 
 
 _REGISTERED: dict[str, Strategy] = {}

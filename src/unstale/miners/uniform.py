@@ -8,9 +8,8 @@ from torch import Tensor
 
 from unstale.errors import InputError
 from unstale.miners.miner import Miner, Queries
-from unstale.miners.strategy import Strategy
+from unstale.miners.strategy import built_by
 from unstale.search.draws import UNIFORM, bits
-from unstale.strategies import STRATEGIES
 
 
 @final
@@ -68,11 +67,5 @@ def _distinct(
     return rows.gather(1, first), not bool(bad.gather(1, first).any())
 
 
-STRATEGY = Strategy(
-    name="uniform",
-    negatives_from=STRATEGIES["uniform"],
-    # Its uniform negatives are of the same kind as its others, so that one draw gives both.
-    build=lambda m: Uniform(m.targets, m.settings.seed, m.uniform_negatives),
-    cache="none",
-    views_all=False,
-)
+# Its uniform negatives are of the same kind as its others, so that one draw gives both.
+STRATEGY = built_by("uniform", lambda m: Uniform(m.targets, m.settings.seed, m.uniform_negatives))

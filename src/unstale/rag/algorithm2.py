@@ -10,13 +10,14 @@ from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from unstale.data.tokens import TokenStore, to_device
 from unstale.distributed import exchange, share
 from unstale.encoders.embed import is_cosine, preprocess
+from unstale.miners.filters import FalseNegatives
 from unstale.miners.miner import Miner, Queries
 from unstale.rag.losses import informative, marginal_nll, perplexity_distillation, token_nll
 from unstale.rag.questions import QuestionSet
@@ -26,6 +27,8 @@ from unstale.training.callbacks import Algorithm
 from unstale.training.candidates import gather_queries, membership
 from unstale.training.encode import Encoding, encode_queries, encode_targets, full_precision
 from unstale.training.record import RunRecord
+
+_NOTHING = -1e4  # the score of a target that is missing: exp(-1e4) is 0, and 0 * -1e4 is, too
 
 
 @final
@@ -46,6 +49,8 @@ class RetrieverReaderLoss(Algorithm):
         start: The targets that the retriever ranked first before training, by question row; the
             last of each question's k targets are replaced by the first of these that it lacks.
         start_targets: How many are.
+        filters: Drop some of what is retrieved. A question with fewer than k targets left is read
+            alone in the place of each that is missing.
         at_once: Texts to encode at a time (GradCache); 0 encodes all at once.
         seed: Random seed for the choice among several answers to a question.
     """
@@ -65,6 +70,7 @@ class RetrieverReaderLoss(Algorithm):
         frozen: bool = False,
         start: Int[Tensor, "q k"] | None = None,
         start_targets: int = 0,
+        filters: FalseNegatives | None = None,
         at_once: int = 0,
         seed: int = 0,
     ) -> None:
@@ -73,7 +79,7 @@ class RetrieverReaderLoss(Algorithm):
         self.tokens, self.questions = tokens, questions
         self.scale, self.k, self.fusion = scale, k, fusion
         self.corrector_weight, self.frozen, self.seed = corrector_weight, frozen, seed
-        self.start, self.start_targets = start, start_targets
+        self.start, self.start_targets, self.filters = start, start_targets, filters
         self.record = RunRecord()  # the trainer keeps its step
         self._encoding = Encoding(is_cosine(retriever), at_once)
         reader.at_once = at_once
@@ -100,15 +106,14 @@ class RetrieverReaderLoss(Algorithm):
         g = self._embed_targets(rows)  # (c, d)
         with full_precision(g):
             logits = self.scale * (f[:, None, :] * g[place]).sum(dim=2)
-            log_p = torch.log_softmax(logits, dim=1)  # (b, k)
+            missing = None if self.filters is None else _missing(mined)
+            log_p = torch.log_softmax(_without(logits, missing), dim=1)  # (b, k)
 
         # Define P_a(y|x) and, with fusion=marginal, P_LM(a|x); compute the reader's and the
         # retriever's loss from them.
-        targets = self.questions.dataset.targets.take(mined.flatten().cpu().numpy())
-        pairs = zip(np.repeat(np.array(texts, object), self.k), targets, strict=True)
-        encoded = self._read([reader_input(text, target) for text, target in pairs])  # once a pair
+        encoded = self._read(self._pairs(texts, mined))  # once a pair
         with self.record.timed("reader", self.model.device):
-            losses = self._reader_and_retriever(encoded, a, log_p)
+            losses = self._reader_and_retriever(encoded, a, log_p, missing)
 
         # Define P_h over the same targets; compute the correction loss from P and P_h.
         if not self.frozen:
@@ -119,12 +124,17 @@ class RetrieverReaderLoss(Algorithm):
         return self.record.check_losses(losses)
 
     def _reader_and_retriever(
-        self, encoded: Encoded, labels: Int[Tensor, "b t"], log_p: Float[Tensor, "b k"]
+        self,
+        encoded: Encoded,
+        labels: Int[Tensor, "b t"],
+        log_p: Float[Tensor, "b k"],
+        missing: Bool[Tensor, "b k"] | None,
     ) -> dict[str, Float[Tensor, ""]]:
         """Average the reader's and the retriever's losses; a frozen retriever has none."""
         each = labels.repeat_interleave(self.k, dim=0)  # the answer once for each target
         if self.fusion == "marginal":
             likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
+            likelihood = _without(likelihood, missing)
             reader_loss = marginal_nll(log_p, likelihood)
         else:
             reader_loss = token_nll(self.reader.log_probs(encoded.fused(self.k), labels), labels)
@@ -133,8 +143,9 @@ class RetrieverReaderLoss(Algorithm):
         if self.fusion == "fid":
             with torch.no_grad():  # P_a is a label: no gradient is wanted of it
                 likelihood = self.reader.log_probs(encoded, each).sum(dim=1).view_as(log_p)
+                likelihood = _without(likelihood, missing)
         # The retriever learns from the reader as far as the reader has something to say.
-        weights = informative(likelihood)
+        weights = informative(likelihood, missing)
         retriever_loss = perplexity_distillation(log_p, likelihood, weights)
         return {"reader_loss": reader_loss / 2, "retriever_loss": retriever_loss / 2}
 
@@ -150,15 +161,26 @@ class RetrieverReaderLoss(Algorithm):
     def _retrieve(
         self, queries: Queries
     ) -> tuple[Int[Tensor, "b k"], Int[Tensor, " c"], Int[Tensor, "b k"]]:
-        """Return each question's targets, the distinct ones of all processes, and their places."""
+        """Return each question's targets, the distinct ones of all processes, and their places.
+
+        A target that filters left none for is -1, and has the place of target 0.
+        """
         everyone, began = gather_queries(queries), time.perf_counter()
+        start = self.start[everyone.rows] if self.start is not None and self.start_targets else None
         with full_precision(queries.vectors):
-            mined = self.miner.mine(everyone, self.k)
+            if self.filters is None:
+                mined = self.miner.mine(everyone, self.k)
+            else:
+                mined, dropped = self.filters.mine(self.miner, everyone, self.k)
+                if dropped is not None:
+                    self.record.counters.count_dropped(dropped)
+                if start is not None:
+                    start = self.filters.keep(self.miner, everyone, start, dropped)
         self.record.counters.mining_seconds += time.perf_counter() - began
-        if self.start is not None and self.start_targets:
+        if start is not None:
             # Not in the paper: a target that has been pushed away could never be taught again.
-            mined = replace_last(mined, self.start[everyone.rows], self.start_targets)
-        rows, place = mined.unique(return_inverse=True)
+            mined = replace_last(mined, start, self.start_targets)
+        rows, place = mined.clamp(min=0).unique(return_inverse=True)
         own = share(len(mined))
         return mined[own], rows, place[own]
 
@@ -171,6 +193,13 @@ class RetrieverReaderLoss(Algorithm):
                 fresh = encode_targets(self.model, self.tokens, rows, self._encoding)
         self.record.check_finite("fresh embeddings", fresh, rows)
         return fresh
+
+    def _pairs(self, texts: Sequence[str], mined: Int[Tensor, "b k"]) -> list[Prompt]:
+        """Write each question with each of its targets, and alone where one is missing."""
+        targets = self.questions.dataset.targets.take(mined.clamp(min=0).flatten().cpu().numpy())
+        there = (mined >= 0).flatten().tolist()
+        each = zip(np.repeat(np.array(texts, object), self.k), targets, there, strict=True)
+        return [reader_input(text, target if known else None) for text, target, known in each]
 
     def _read(self, inputs: Sequence[Prompt]) -> Encoded:
         before = self.reader.truncated
@@ -198,11 +227,28 @@ def replace_last(
 ) -> Int[Tensor, "b k"]:
     """Replace the last `count` of each row by the first of another that the rest does not have.
 
+    Where the other has too few, since some of it is -1, the last of the row stay.
+
     Example:
         >>> replace_last(torch.tensor([[5, 6, 7, 8]]), torch.tensor([[6, 1, 2, 8]]), 2)
         tensor([[5, 6, 1, 2]])
+        >>> replace_last(torch.tensor([[5, 6, 7, -1]]), torch.tensor([[6, 1, -1, -1]]), 2)
+        tensor([[5, 6, 1, 7]])
     """
-    kept = mined[:, : mined.shape[1] - count]
-    had = (other[:, :, None] == kept[:, None, :]).any(dim=2)
-    lacking = had.int().argsort(dim=1, stable=True)[:, :count]
-    return torch.cat([kept, other.gather(1, lacking)], dim=1)
+    k = mined.shape[1]
+    rows = torch.cat([mined[:, : k - count], other, mined[:, k - count :]], dim=1)
+    had = (rows[:, :, None] == rows[:, None, :]).tril(-1).any(dim=2) | (rows < 0)
+    order = had.int().argsort(dim=1, stable=True)[:, :k]
+    return rows.gather(1, order).masked_fill(had.gather(1, order), -1)
+
+
+def _missing(mined: Int[Tensor, "b k"]) -> Bool[Tensor, "b k"]:
+    """Mark the targets that are missing; none of a question that has no other, read alone."""
+    missing = mined < 0
+    return missing & ~missing.all(dim=1, keepdim=True)
+
+
+def _without(
+    scores: Float[Tensor, "b k"], missing: Bool[Tensor, "b k"] | None
+) -> Float[Tensor, "b k"]:
+    return scores if missing is None else scores.masked_fill(missing, _NOTHING)

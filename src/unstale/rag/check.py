@@ -1,16 +1,18 @@
 """Refuse a run of Algorithm 2 that cannot work, before any long work."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sentence_transformers import SentenceTransformer
 
 from unstale.buffer.fingerprint import fingerprint
 from unstale.encoders.embed import is_cosine
 from unstale.errors import InputError
-from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy, strategies
+from unstale.miners.strategy import Strategy, find_strategy, strategies
 from unstale.rag.questions import QuestionSet
 from unstale.rag.reader import Reader, reader_input
-from unstale.rag.settings import RagSettings
+from unstale.rag.settings import RagSettings, check_reading
+from unstale.strategies import READER_ONLY, NegativeCounts
 from unstale.training.settings import Checked, check_buffer, check_mining, chosen_rate
 
 
@@ -19,7 +21,7 @@ def rag_strategies() -> dict[str, Strategy]:
 
     `none` does not retrieve, and `frozen` trains the reader alone.
     """
-    alone = {"none": find_strategy("in-batch"), "frozen": find_strategy("stale")}
+    alone = {name: find_strategy(traits.name) for name, (traits, _) in READER_ONLY.items()}
     return alone | {name: s for name, s in strategies().items() if s.rag}
 
 
@@ -46,13 +48,8 @@ def check_rag(
     k = settings.k or (8 if retriever.device.type == "cpu" else 32)
     if k > targets:
         raise InputError(f"--k must be from 1 to the corpus's {targets} targets, got {k}")
-    if (settings.start_targets or 0) >= k:
-        rule = f"some of the k = {k} targets must come from the retriever as it is"
-        raise InputError(f"--start-targets {settings.start_targets}: {rule}")
-    if settings.reader_lr == 0 and settings.strategy in ("none", "frozen"):
-        raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
-    if settings.patience and not settings.dev_questions:
-        raise InputError("--patience needs --dev-questions: it stops by what they show")
+    settings.filters.check(k)
+    check_reading(replace(settings, k=k))
     limits = (
         ("--reader-max-length", reader.max_length, 2),
         ("--answer-length", reader.answer_length, 1),

@@ -17,6 +17,7 @@ from unstale import distributed
 from unstale.declare import changed
 from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
+from unstale.filters import Filters
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import LOOKS, choose_dev, score
@@ -93,8 +94,10 @@ def train_rag_checked(
     rows, dev = choose_dev(questions, settings, checked.batch_size)
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
     prepared = prepare(
-        retriever, dataset, checked, output, trained, progress=progress, reader=reader.weights
-    )
+        retriever, dataset, checked, output, trained,
+        filters=settings.filters if checked.counts.hard else Filters(),  # of nothing
+        progress=progress, reader=reader.weights,
+    )  # fmt: skip
     evaluator = RagEvaluator(
         questions, prepared.tokens, reader, checked, dev=dev, progress=progress
     )
@@ -201,6 +204,7 @@ def _make_algorithm(
         frozen=frozen,
         start=start,
         start_targets=beside,
+        filters=prepared.negatives.filters,
         at_once=settings.mini_batch_size,
         seed=settings.seed,
     )

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from unstale.distributed import total, world
@@ -27,20 +27,25 @@ def perplexity_distillation(
     return (each if weights is None else weights * each).mean()
 
 
-def informative(scores: Float[Tensor, "b k"]) -> Float[Tensor, " b"]:
+def informative(
+    scores: Float[Tensor, "b k"], missing: Bool[Tensor, "b k"] | None = None
+) -> Float[Tensor, " b"]:
     """Return how well P_a tells each question's targets apart: KL(P_a || uniform) / log k.
 
     It is 0 if P_a is uniform and 1 if it names one target. A reader that cannot read yet has a
-    uniform P_a; as a label, that would teach the retriever to rank nothing above anything.
+    uniform P_a; as a label, that would teach the retriever to rank nothing above anything. A
+    question with missing targets, whose scores are next to nothing, has a smaller k.
 
     Example:
         >>> informative(torch.tensor([[-1.0, -1.0], [0.0, -99.0]]))
         tensor([0., 1.])
     """
-    k = scores.shape[1]
+    most = scores.new_tensor(math.log(scores.shape[1]))
+    if missing is not None:
+        most = (~missing).sum(dim=1).clamp(min=1).log().to(scores)
     log_a = torch.log_softmax(scores.detach(), dim=1)
-    divergence = (log_a.exp() * log_a).sum(dim=1) + math.log(k)
-    return divergence.clamp(min=0) / math.log(max(2, k))  # of one there is nothing to tell
+    divergence = (log_a.exp() * log_a).sum(dim=1) + most
+    return divergence.clamp(min=0) / most.clamp(min=math.log(2))  # of one there is nothing to tell
 
 
 def marginal_nll(

@@ -5,6 +5,7 @@ fused for the decoder (Fusion-in-Decoder), and pair by pair for the likelihood o
 each target. `decoder_only.py` has the other kind.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
@@ -139,13 +140,19 @@ class Reader(nn.Module, ABC):
         """Write an answer for each input, greedily."""
 
     def add_lora(self, rank: int) -> None:
-        """Train low-rank adapters of all linear layers, and leave the weights as they are."""
+        """Train low-rank adapters of all linear layers, and leave the weights as they are.
+
+        They start alike every time: a run that is resumed must start from the same reader.
+        """
         try:
             from peft import LoraConfig, get_peft_model
         except ImportError:
             raise InputError("LoRA needs peft: pip install 'unstale[lora]'") from None
         config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
-        self.model, self.adapted = get_peft_model(self.model, config), True
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "fan_in_fan_out")  # GPT-2's layers are transposed
+            torch.manual_seed(0)
+            self.model, self.adapted = get_peft_model(self.model, config), True
 
     def save(self, folder: Path) -> None:
         """Write a plain transformers folder; adapters are added to the weights."""

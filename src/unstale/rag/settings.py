@@ -1,10 +1,13 @@
 """`RagSettings`: everything that a run of Algorithm 2 can be set to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from unstale.declare import setting
+from unstale.errors import InputError
+from unstale.filters import WITH_POSITIVE, Filters
 from unstale.settings import HoldoutSettings, JobSettings
+from unstale.strategies import READER_ONLY
 
 Fusion = Literal["fid", "marginal"]
 
@@ -42,7 +45,19 @@ class ReaderSettings:
 
 
 @dataclass(frozen=True)
-class RagSettings(ReaderSettings, HoldoutSettings, JobSettings):
+class TargetFilterSettings:
+    """Filters: which targets are not retrieved while training; answering has no filters.
+
+    Args:
+        filters: Rules that drop retrieved targets by score and by rank. Where too few are left,
+            the reader sees fewer.
+    """
+
+    filters: Filters = field(default_factory=Filters, metadata={"refused": WITH_POSITIVE})
+
+
+@dataclass(frozen=True)
+class RagSettings(TargetFilterSettings, ReaderSettings, HoldoutSettings, JobSettings):
     """The settings of a run of Algorithm 2; see `unstale.settings` for most of them.
 
     Args:
@@ -51,8 +66,22 @@ class RagSettings(ReaderSettings, HoldoutSettings, JobSettings):
         batch_size: Questions in one step, over all processes.
         learning_rate: Learning rate of the retriever. Default: 1e-3 for static embeddings,
             otherwise 2e-5.
+        eval_split: Split to evaluate on before and after training. If it is dev, the weights are
+            chosen by questions that are held out of training instead.
+        eval_steps: Evaluate every N steps and record the curve. 0 disables this.
     """
 
     strategy: str = "corrected"
     steps: int = setting(300, least=1)
     batch_size: int | None = setting(32, least=1)
+
+
+def check_reading(settings: RagSettings) -> None:
+    """Refuse settings of the reader that exclude each other, whatever the data and the models."""
+    if settings.k and (settings.start_targets or 0) >= settings.k:
+        rule = f"some of the k = {settings.k} targets must come from the retriever as it is"
+        raise InputError(f"--start-targets {settings.start_targets}: {rule}")
+    if settings.reader_lr == 0 and settings.strategy in READER_ONLY:
+        raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.patience and not settings.dev_questions:
+        raise InputError("--patience needs --dev-questions: it stops by what they show")

@@ -79,7 +79,7 @@ def dropped_text(counts: Mapping[str, int], total: int, missing: int = 0) -> str
     if not counts:
         return ""
     parts = [f"{name} {n:,} ({100 * n / total:.1f}%)" for name, n in counts.items()]
-    end = f"; {missing:,} negatives were missing: too few candidates were left" if missing else ""
+    end = f"; {missing:,} were missing: too few candidates were left" if missing else ""
     return f"of {total:,} candidates dropped: {', '.join(parts)}{end}"
 
 

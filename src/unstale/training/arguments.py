@@ -1,8 +1,12 @@
 """Which arguments of transformers' Trainer may a run be given, and why not the others?"""
 
+import ast
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,6 +25,35 @@ _FREE = set(
     "logging_first_step logging_steps logging_strategy project report_to run_name "
     "skip_memory_metrics torch_empty_cache_steps".split()
 )
+# What a value may be, where the Trainer says no more than its type.
+_LEVELS = ("detail", "debug", "info", "warning", "error", "critical", "passive")
+_CHOICES = {
+    "log_level": _LEVELS,
+    "log_level_replica": _LEVELS,
+    "torch_compile_mode": (
+        "default",
+        "reduce-overhead",
+        "max-autotune",
+        "max-autotune-no-cudagraphs",
+    ),
+}
+_LEAST = {"gradient_accumulation_steps": 1}
+_BELOW = {"adam_beta1": 1, "adam_beta2": 1}
+_PLAIN: dict[str, Any] = {
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "str": str,
+    "dict": dict,
+    "list": list,
+}
+_SAID = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+# Where `report_to` has another name than the package.
+_PACKAGES = {
+    "azure_ml": ("azureml",),
+    "flyte": ("flytekit",),
+    "tensorboard": ("tensorboard", "tensorboardX"),
+}
 # What depends on the machine or on the model.
 _UNTRIED = {"bf16", "fp16", "tf32", "gradient_checkpointing", "gradient_checkpointing_kwargs"}
 _TRIED: list[dict[str, Any]] = []  # without an error, by this process
@@ -71,15 +104,76 @@ def check_names(given: Iterable[str]) -> None:
             raise InputError(f"--trainer.{name}: {why}")
 
 
+def check_given(given: Mapping[str, Any]) -> None:
+    """Refuse a wrong name, and a value of a wrong type or out of bounds; nothing is imported.
+
+    Types and choices are those that the source of the Trainer's arguments declares.
+    """
+    check_names(given)
+    for name, value in given.items():
+        _check_type(name, value)
+        if isinstance(value, int | float):
+            least, below = _LEAST.get(name, 0), _BELOW.get(name, math.inf)
+            if not least <= value < below:
+                rule = f"from {least} on" if below == math.inf else f"from {least} to below {below}"
+                raise InputError(f"--trainer.{name} must be a finite number {rule}, got {value}")
+    if given.get("bf16") and given.get("fp16"):
+        raise InputError("--trainer.bf16 and --trainer.fp16 exclude each other")
+    places = given.get("report_to") or ()
+    for place in [places] if isinstance(places, str) else places:
+        packages = _PACKAGES.get(place, (place,)) if str(place).isidentifier() else ()
+        if place not in ("none", "all") and not any(map(find_spec, packages)):
+            rule = "it must be none, all, or an installed package that the Trainer reports to"
+            raise InputError(f"--trainer.report_to {place}: {rule}, such as tensorboard or wandb")
+
+
+def _check_type(name: str, value: Any) -> None:  # noqa: ANN401 - of any type
+    kinds = [kind.strip().partition("[")[0] for kind in _declared().get(name, "Any").split("|")]
+    choices = _CHOICES.get(name) or [c for kind in kinds for c in _enumerated(kind)]
+    if choices and value not in choices:
+        known = ", ".join(map(str, choices))
+        raise InputError(f"--trainer.{name} must be one of {known}, got {value!r}")
+    if value is None or any(kind not in (*_PLAIN, "None") for kind in kinds):
+        return
+    wanted = [kind for kind in kinds if kind in _PLAIN]
+    fits = any(isinstance(value, _PLAIN[kind]) for kind in wanted)
+    if not fits or (isinstance(value, bool) and "bool" not in wanted):
+        rule = " or ".join(_SAID.get(kind, f"a {kind}") for kind in wanted)
+        raise InputError(f"--trainer.{name} must be {rule}, got {value!r}")
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """Parse a file of transformers, which takes much longer to import."""
+    spec = find_spec("transformers")
+    place = next(iter(spec.submodule_search_locations or ()), "") if spec else ""
+    path = Path(place, f"{module}.py")
+    parsed = ast.parse(path.read_bytes()).body if path.is_file() else []
+    return {node.name: node for node in parsed if isinstance(node, ast.ClassDef)}
+
+
+def _declared() -> dict[str, str]:
+    """Return the type of each argument of the Trainer, as its source has it."""
+    own = _classes("training_args").get("TrainingArguments")
+    fields = (node for node in own.body if isinstance(node, ast.AnnAssign)) if own else ()
+    return {ast.unparse(node.target): ast.unparse(node.annotation) for node in fields}
+
+
+def _enumerated(kind: str) -> Iterator[str]:
+    """Return the values of an enumeration of the Trainer; of any other type, none."""
+    for module in ("training_args", "trainer_utils"):
+        found = _classes(module).get(kind) if kind not in (*_PLAIN, "None", "Any") else None
+        for node in found.body if found else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                yield str(node.value.value)
+
+
 def check_arguments(given: Mapping[str, Any]) -> None:
     """Refuse an argument that a run does not take, and a value that the Trainer does not.
 
     A value is tried: the Trainer makes one step with it, on a model of one weight.
     """
-    check_names(given)
-    for name, value in given.items():
-        if isinstance(value, int | float) and not 0 <= value < math.inf:
-            raise InputError(f"--trainer.{name} must be a finite number from 0 on, got {value}")
+    check_given(given)
     plain = {name: value for name, value in given.items() if name not in _UNTRIED}
     if not plain or plain in _TRIED:
         return

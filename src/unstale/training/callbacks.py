@@ -82,7 +82,7 @@ class Steps(TrainerCallback):
         if due or state.global_step == state.max_steps:
             self.read(state.global_step)
             if counters.candidates_dropped:
-                self.log({f"dropped/{k}": v for k, v in counters.candidates_dropped.items()})
+                self.log({f"dropped/{k}": float(v) for k, v in counters.candidates_dropped.items()})
         now = time.perf_counter()
         counters.training_seconds += now - self.clock
         if state.global_step == 1:

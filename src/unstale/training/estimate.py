@@ -9,7 +9,7 @@ what all of them have in common does not change their order.
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.training.probe import Chosen, first
@@ -34,6 +34,39 @@ class _Line(NamedTuple):
         return 0.5 * torch.special.erfc((least - expected) / (2**0.5 * self.scatter))
 
 
+def choose_likely(
+    views: list[Float[Tensor, "q u"]],
+    weight: Float[Tensor, "q u"],
+    chosen: Chosen,
+    fresh: Float[Tensor, "q e"],
+    k: int,
+    most: int,
+) -> Int[Tensor, " m"]:
+    """Choose which targets of the pool to encode next: those most likely in the true top k.
+
+    What is left to the estimate then has little chance to be there. The line stays true of it, for
+    the choice depends on cached scores alone.
+
+    Args:
+        views: The scores of the pool's targets in each view.
+        weight: How many targets of the corpus each of them stands for.
+        chosen: What was encoded.
+        fresh: The scores of what was encoded.
+        k: Of the top k.
+        most: How many to choose at most.
+    """
+    scores, fresh = _sound(views, chosen.queries), fresh[: chosen.queries].double()
+    if scores is None or not fresh.isfinite().all():
+        return chosen.places[:0]
+    line = _learn(scores[:, chosen.places], chosen, fresh, k)
+    chance = line.chance(scores, fresh.topk(k).values[:, -1:])
+    listed = weight[: chosen.queries] > 0
+    left = listed.any(dim=0)
+    left[chosen.places] = False
+    expected = torch.where(left, (chance * listed).sum(dim=0), -1.0)
+    return expected.topk(min(most, int(left.sum()))).indices
+
+
 def estimate_overlaps(
     views: list[Float[Tensor, "q u"]],
     weight: Float[Tensor, "q u"],
@@ -53,17 +86,15 @@ def estimate_overlaps(
         k: Of the top k.
     """
     weight, fresh = weight[: chosen.queries].double(), fresh[: chosen.queries].double()
-    views = [view[: chosen.queries].double() for view in views]
-    sound = [view for view in views if view.isfinite().all()]
-    if not sound or not fresh.isfinite().all():
+    scores = _sound(views, chosen.queries)
+    if scores is None or not fresh.isfinite().all():
         return [torch.nan] * len(views)
-    scores = torch.stack(sound, dim=2)
     line = _learn(scores[:, chosen.places], chosen, fresh, k)
     hidden = weight.clone()  # targets that were not encoded
     hidden[:, chosen.places] = (hidden[:, chosen.places] - 1).clamp(min=0)
     # Each query has its own few columns: most of the pool is there for other queries.
     hidden, own = hidden.topk(max(1, int((hidden > 0).sum(dim=1).max())))
-    scores = scores.gather(1, own[:, :, None].expand(-1, -1, len(sound)))
+    scores = scores.gather(1, own[:, :, None].expand(-1, -1, scores.shape[2]))
     place = torch.full((weight.shape[1],), -1, device=weight.device)
     place[chosen.places] = torch.arange(len(chosen.places), device=weight.device)
 
@@ -75,7 +106,15 @@ def estimate_overlaps(
             inside.append(_at_most(k - 1 - before, more))
         return float(torch.stack(inside).mean())
 
+    views = [view[: chosen.queries].double() for view in views]
     return [overlap(view) if view.isfinite().all() else torch.nan for view in views]
+
+
+def _sound(views: list[Float[Tensor, "q u"]], queries: int) -> Float[Tensor, "p u v"] | None:
+    """Join the scores of the first queries in the views that are finite."""
+    views = [view[:queries].double() for view in views]
+    sound = [view for view in views if view.isfinite().all()]
+    return torch.stack(sound, dim=2) if sound else None
 
 
 def _at_most(count: Tensor, mean: Tensor) -> Tensor:

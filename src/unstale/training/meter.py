@@ -15,7 +15,7 @@ from unstale.data.tokens import TokenStore
 from unstale.distributed import broadcast
 from unstale.encoders.embed import embed_queries, embed_together
 from unstale.miners.miner import Freshness, Miner, View
-from unstale.training.estimate import estimate_overlaps
+from unstale.training.estimate import choose_likely, estimate_overlaps
 from unstale.training.probe import DEPTH, SAMPLE, Pool, choose
 
 _CHUNK = 8192  # targets whose views are held at once
@@ -98,8 +98,12 @@ class Meter:
         pool = Pool.of(lists, sample, size)
         views = self._scores(queries, miner, pool)
         chosen = choose(views, pool.weight, self.k, self.targets, self.seed)
-        rows = pool.rows[chosen.places]
-        fresh = embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
+        fresh = self._encoded(model, pool.rows[chosen.places])
+        rest = max(0, self.targets - len(fresh))
+        likely = choose_likely(views, pool.weight, chosen, queries @ fresh.T, self.k, rest)
+        broadcast([likely])
+        chosen, rows = chosen.widened(likely), pool.rows[torch.cat([chosen.places, likely])]
+        fresh = torch.cat([fresh, self._encoded(model, pool.rows[likely])])
         overlaps = estimate_overlaps(views, pool.weight, chosen, queries @ fresh.T, self.k)
         view = miner.view(rows)
         assert view is not None
@@ -108,6 +112,9 @@ class Meter:
             for cached, overlap in zip(_parts(view), overlaps, strict=True)
         ]
         return Reading(_freshness(step, compared), len(rows))
+
+    def _encoded(self, model: SentenceTransformer, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        return embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)
 
     def _scores(
         self, queries: Float[Tensor, "q d"], miner: Miner, pool: Pool

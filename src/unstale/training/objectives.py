@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from unstale.errors import InputError
+from unstale.alone import check_dims
 from unstale.training.candidates import Candidates
 
 
@@ -66,8 +66,7 @@ def nested_dims(dims: Sequence[int], whole: int) -> list[int]:
         >>> nested_dims([64, 128], 384), nested_dims([], 384)
         ([384, 128, 64], [384])
     """
-    if bad := [dim for dim in dims if not 1 <= dim <= whole]:
-        raise InputError(f"the model has {whole} dimensions: cannot train the first {bad[0]}")
+    check_dims(dims, whole)
     return sorted({whole, *dims}, reverse=True)
 
 

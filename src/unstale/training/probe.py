@@ -2,7 +2,7 @@
 
 A target matters to a query if its fresh score may be among the k best, and the chance of that falls
 about as 1/rank in a cached view. So the first k of each view are encoded, and a sample of the
-rest, drawn with known probabilities.
+rest, drawn with known probabilities. What they tell decides what else is encoded (`estimate.py`).
 """
 
 from typing import NamedTuple
@@ -13,7 +13,8 @@ from torch import Tensor
 
 DEPTH = 512  # of the lists of each view
 SAMPLE = 8192  # targets drawn uniformly, which stand for all that are in no list
-_HEADS = 0.75  # the share of the targets to encode that the first k of the views may take
+_AT_FIRST = 0.7  # the share of the targets to encode that is chosen when none is encoded yet
+_HEADS = 0.75  # the share of those that the first k of the views may take
 _FALL = 1.0  # of the rate of the draw with the rank
 
 
@@ -43,15 +44,23 @@ class Chosen(NamedTuple):
     places: Int[Tensor, " e"]  # in the pool
     stands_for: Float[Tensor, "q e"]  # targets of the corpus, for the query that drew it; else 0
 
+    def widened(self, places: Int[Tensor, " m"]) -> "Chosen":
+        """Add places that no query drew."""
+        none = self.stands_for.new_zeros(len(self.stands_for), len(places))
+        both = torch.cat([self.stands_for, none], dim=1)
+        return Chosen(self.queries, torch.cat([self.places, places]), both)
+
 
 def choose(
     views: list[Float[Tensor, "q u"]], weight: Float[Tensor, "q u"], k: int, most: int, seed: int
 ) -> Chosen:
-    """Choose at most so many targets, but at least the first k of one query in every view.
+    """Choose a first part of at most so many targets, or all if they are no more.
 
-    Every query draws from its own pool; a target is encoded if any query draws it. The draws are
-    a race: the time of each is exponential with its rate, and the first ones win.
+    It has at least the first k of one query in every view. Every query draws from its own pool; a
+    target is encoded if any query draws it. The draws are a race: the time of each is exponential
+    with its rate, and the first ones win.
     """
+    most = most if most >= weight.shape[1] else int(_AT_FIRST * most)
     rank = torch.stack([_ranks(view, weight) for view in views]).amin(dim=0)
     head = torch.zeros_like(weight, dtype=torch.bool)
     for view in views:

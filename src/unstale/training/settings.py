@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from unstale.alone import check_alone
+from unstale.alone import check_alone, check_towers, negative_counts
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
@@ -22,10 +22,9 @@ from unstale.encoders.embed import dimension, is_cosine, is_static
 from unstale.encoders.load import tower_modules
 from unstale.errors import InputError
 from unstale.evaluation.evaluator import splits_to_measure
-from unstale.filters import Filters
-from unstale.miners.negatives import check_filters
-from unstale.miners.strategy import NegativeCounts, Strategy, find_strategy
+from unstale.miners.strategy import Strategy, find_strategy
 from unstale.settings import FEWEST_HELD, MINE_FROM, JobSettings, MiningSettings, TrainSections
+from unstale.strategies import NegativeCounts
 from unstale.training.arguments import check_arguments
 from unstale.training.objectives import nested_dims
 
@@ -55,12 +54,11 @@ class TrainSettings(TrainSections):
         What was found out of the same data and model for other settings is taken from `known`.
         """
         strategy = find_strategy(self.strategy)
-        if not isinstance(self.filters, Filters):
-            raise InputError(f"filters must be Filters(...), got {self.filters!r}")
         train, targets = dataset.split("train"), len(dataset.targets)
         splits_to_measure(dataset, self.eval_split)
         batch_size = self.batch_size or default_batch(model, len(train.pairs))
         check_mining(self, strategy, model, batch_size)
+        check_towers(strategy, shared=_shares_towers(model))
         settings, skips = _filled_in(self, strategy, model, len(train.pairs), targets, batch_size)
         if len(train.pairs) < batch_size:
             have = f"there are {len(train.pairs)}"
@@ -69,16 +67,13 @@ class TrainSettings(TrainSections):
         if given and not len(train.negatives):
             raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
         nested_dims(self.matryoshka_dims, dimension(model))
-        counts = self.counts(strategy)
-        _check_counts(settings, strategy, counts, targets)
+        counts = negative_counts(self, strategy)
+        if sum(counts) >= targets:
+            raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
         most = int(np.bincount(train.pairs[:, 0]).max(initial=0))  # positives of one query
         if strategy.cache == "later" and settings.mine_among < min(targets, counts.hard + most):
             need = f"{counts.hard} negatives of a query with {most} positives"
             raise InputError(f"--mine-among {settings.mine_among} is too small to mine {need}")
-        self.filters.check(counts.hard)
-        check_filters(strategy, self.filters, cross_encoder=bool(self.cross_encoder))
-        if strategy.freezes_targets:
-            _check_towers(strategy, model)
         made_by = known.made_by if known else fingerprint(model, dataset.targets)
         check_buffer(self, made_by)
         cross_encoder = known.cross_encoder if known else None
@@ -96,12 +91,6 @@ class TrainSettings(TrainSections):
             cross_encoder=cross_encoder,
             skips_mining=skips,
         )
-
-    def counts(self, strategy: Strategy) -> NegativeCounts:
-        """Return how many negatives of each kind a query gets, with the strategy's defaults."""
-        chosen = (self.hard_negatives, self.uniform_negatives)
-        usual = zip(chosen, strategy.negatives, strict=True)
-        return NegativeCounts(*(default if value is None else value for value, default in usual))
 
 
 @final
@@ -191,7 +180,7 @@ def check_mining(
     settings: MiningSettings, strategy: Strategy, model: SentenceTransformer, batch_size: int
 ) -> None:
     """Refuse what no algorithm could train with, whatever the data."""
-    check_alone(settings)
+    check_alone(settings, strategy, world())
     check_arguments(settings.trainer)
     if settings.trainer.get("bf16") and model.device.type == "cpu":
         ensure_bfloat16()
@@ -200,12 +189,6 @@ def check_mining(
         raise InputError(f"one process would use only one of the devices: {rule}")
     if batch_size % world():
         raise InputError(f"a batch of {batch_size} cannot be shared by {world()} processes")
-    if world() > 1 and strategy.one_process:
-        rule = "it needs the whole buffer in one process"
-        raise InputError(f"{strategy.name} does not run in several processes: {rule}")
-    if settings.mapped and (strategy.cache in ("rewritten", "later") or world() > 1):
-        who = "several processes share" if world() > 1 else f"{strategy.name} writes to"
-        raise InputError(f"--mapped leaves the buffer on disk, but {who} it; see --strategy")
     free = settings.corrector_loss == "ce" and not is_cosine(model)
     if strategy.corrects and settings.memory and free:
         rule = "cross-entropy lets all embeddings of a dot-product model shift together"
@@ -251,20 +234,6 @@ def default_batch(model: SentenceTransformer, pairs: int) -> int:
     return max(world(), min(usual, pairs) // world() * world())
 
 
-def _check_counts(
-    settings: TrainSettings, strategy: Strategy, counts: NegativeCounts, targets: int
-) -> None:
-    if strategy.adds_in_batch and not settings.share_candidates:
-        rule = "its first stage has no negatives but the other queries' positives"
-        raise InputError(f"{strategy.name} needs --share-candidates: {rule}")
-    if sum(counts) >= targets:
-        raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
-    if 0 < settings.subset_size < counts.hard:
-        few = f"a subset of {settings.subset_size}"
-        raise InputError(f"cannot take {counts.hard} negatives from {few}")
-
-
-def _check_towers(strategy: Strategy, model: SentenceTransformer) -> None:
+def _shares_towers(model: SentenceTransformer) -> bool:
     query = {id(p) for p in tower_modules(model, "query").parameters()}
-    if any(id(p) in query for p in tower_modules(model, "document").parameters()):
-        raise InputError(f"{strategy.name} needs separate towers (--towers separate)")
+    return any(id(p) in query for p in tower_modules(model, "document").parameters())

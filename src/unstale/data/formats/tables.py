@@ -140,7 +140,9 @@ class _Table:
     def _splits(self, at: Location) -> list[str]:
         found = splits_of(self._files(at) or [at.path])
         for split, (file, *_) in found.items():
-            next(self._of_file(at, split, file, Reading()), None)  # whose columns are looked for
+            first = next(self._of_file(at, split, file, Reading()), None)
+            if first is None:  # the reading would say the same of every split
+                raise InputError(f"{file} has no row with a query and a positive")
         return list(found)
 
     def _write(self, dataset: RetrievalDataset, folder: Path) -> None:

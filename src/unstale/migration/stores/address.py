@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from unstale.errors import InputError
 
-KINDS = ("qdrant", "lancedb")
+KINDS = ("qdrant", "lancedb", "chroma", "pgvector", "sqlite-vec")
 
 
 def is_store(vectors: str) -> bool:

@@ -12,7 +12,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import BATCH
+from unstale.migration.stores.store import BATCH, Rows, client_of, shadow_name
 
 _IDS = ("id", "_id")
 
@@ -24,14 +24,10 @@ class LanceStore:
     metric = "cosine"  # a table has none of its own: each query names it
 
     def __init__(self, address: Address) -> None:
-        try:
-            import lancedb
-        except ImportError:
-            rule = "needs lancedb: pip install 'unstale[lancedb]'"
-            raise InputError(f"{address} {rule}") from None
+        lancedb = client_of("lancedb", address)
         if "://" not in address.place and not Path(address.place).is_dir():
             raise InputError(f"{address}: no such folder")
-        self.address, self.name = address, address.name
+        self.address, self.shadow = address, shadow_name(address, address.name)
         self.database = lancedb.connect(address.place)
         if address.name not in self._tables():
             there = ", ".join(self._tables()) or "none"
@@ -75,20 +71,16 @@ class LanceStore:
         flat = column.flatten().to_numpy(zero_copy_only=False)
         return np.array(flat, np.float32).reshape(-1, self.dim)
 
-    def written(self, shadow: str) -> int:
+    def written(self) -> int:
         """Count the rows of the shadow; each write is one commit, done or not done."""
-        if shadow not in self._tables():
+        if self.shadow not in self._tables():
             return 0
-        return int(self.database.open_table(shadow).count_rows())
+        return int(self.database.open_table(self.shadow).count_rows())
 
-    def write(
-        self, shadow: str, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
-    ) -> None:
+    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
         """Append rows with all their other columns; rows that are there already are left out."""
-        there = self.written(shadow)
-        if first > there:
-            raise InputError(f"{shadow}: rows {there} to {first} are missing")
-        vectors, fresh, first = vectors[there - first :], fresh[there - first :], there
+        there = self.written()
+        first, vectors, fresh = Rows(first, vectors, fresh).beyond(there, self.shadow)
         if not len(vectors):
             return
         old = self._read(first, len(vectors))
@@ -100,31 +92,34 @@ class LanceStore:
             new = new.drop_columns(["is_fresh"])
         new = new.append_column("is_fresh", pa.array(fresh))
         if there:
-            self.database.open_table(shadow).add(new)
+            self.database.open_table(self.shadow).add(new)
         else:
-            self.database.create_table(shadow, new)
+            self.database.create_table(self.shadow, new)
 
-    def discard(self, shadow: str) -> None:
-        """Delete a table."""
-        self.database.drop_table(shadow)
+    def discard(self) -> None:
+        """Delete the shadow."""
+        self.database.drop_table(self.shadow)
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the table as it is now."""
-        return self.shadow_ids(self.address.name)
+        return self._ids(self.address.name)
 
-    def shadow_ids(self, shadow: str) -> Sequence[str]:
+    def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""
-        ids = self.database.open_table(shadow).search().select([self.id]).to_arrow()
+        return self._ids(self.shadow)
+
+    def _ids(self, table: str) -> Texts:
+        ids = self.database.open_table(table).search().select([self.id]).to_arrow()
         return Texts(ids.column(self.id).cast(pa.string()))
 
     def check_swap(self) -> None:
         """Any table can be swapped."""
 
-    def swap(self, shadow: str) -> str:
+    def swap(self) -> str:
         """Make the shadow's rows the next version of the table, in one commit."""
-        source = self.database.open_table(shadow)
+        source = self.database.open_table(self.shadow)
         reader = source.search().to_batches(BATCH)
         name = self.address.name
         self.database.create_table(name, reader, mode="overwrite")
         undo = f"version {self.version} is kept: table.restore({self.version}) brings it back"
-        return f"the table {name} now has the rows of {shadow}; {undo}"
+        return f"the table {name} now has the rows of {self.shadow}; {undo}"

@@ -12,7 +12,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import BATCH
+from unstale.migration.stores.store import BATCH, client_of, shadow_name
 
 _METRICS = {"Dot": "inner product", "Cosine": "cosine", "Euclid": "L2 distance"}
 _WHOLE = ""  # the name of the vector in a collection that has only one
@@ -23,16 +23,13 @@ class QdrantStore:
     """A collection, or an alias of one, which `swap` needs; rows are in the order of point ids."""
 
     def __init__(self, address: Address) -> None:
-        try:
-            import qdrant_client
-        except ImportError:
-            rule = "needs qdrant-client: pip install 'unstale[qdrant]'"
-            raise InputError(f"{address} {rule}") from None
+        qdrant_client = client_of("qdrant_client", address)
         self.address, self.models = address, qdrant_client.models
         self.client = _connect(qdrant_client, address)
         aliases = {a.alias_name: a.collection_name for a in self.client.get_aliases().aliases}
         self.is_alias = address.name in aliases
-        self.name = self.collection = aliases.get(address.name, address.name)
+        self.collection = aliases.get(address.name, address.name)
+        self.shadow = shadow_name(address, self.collection)
         if not self.client.collection_exists(self.collection):
             there = ", ".join(c.name for c in self.client.get_collections().collections) or "none"
             raise InputError(f"{address}: no such collection; there are {there}")
@@ -94,29 +91,27 @@ class QdrantStore:
         """Return the vectors of consecutive rows."""
         return self.take(np.arange(first, first + count))
 
-    def written(self, shadow: str) -> int:
+    def written(self) -> int:
         """Count the rows of the shadow; points are acknowledged in the order of rows."""
-        if not self.client.collection_exists(shadow):
+        if not self.client.collection_exists(self.shadow):
             return 0
-        return int(self.client.count(shadow, exact=True).count)
+        return int(self.client.count(self.shadow, exact=True).count)
 
-    def _create(self, shadow: str, dim: int) -> None:
+    def _create(self, dim: int) -> None:
         """Make the shadow as the collection is, but for the width of the vector."""
         kinds = self.config.vectors if self.named else {_WHOLE: self.config.vectors}
         sized = {name: kind.model_copy() for name, kind in kinds.items()}
         sized[self.vector].size = dim
         self.client.create_collection(
-            shadow,
+            self.shadow,
             vectors_config=sized if self.named else sized[_WHOLE],
             sparse_vectors_config=self.config.sparse_vectors,
         )
 
-    def write(
-        self, shadow: str, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
-    ) -> None:
+    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
         """Upsert points with the payload and the other vectors that they have."""
-        if not self.client.collection_exists(shadow):
-            self._create(shadow, vectors.shape[1])
+        if not self.client.collection_exists(self.shadow):
+            self._create(vectors.shape[1])
         for start in range(0, len(vectors), BATCH):
             some = vectors[start : start + BATCH]
             old = self._points(range(first + start, first + start + len(some)), payload=True)
@@ -130,19 +125,19 @@ class QdrantStore:
                     old, some.tolist(), fresh[start:].tolist(), strict=False
                 )
             ]
-            self.client.upsert(shadow, points, wait=True)
+            self.client.upsert(self.shadow, points, wait=True)
 
-    def discard(self, shadow: str) -> None:
-        """Delete a collection."""
-        self.client.delete_collection(shadow)
+    def discard(self) -> None:
+        """Delete the shadow."""
+        self.client.delete_collection(self.shadow)
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the collection as it is now."""
         return self._read_ids(self.collection)[1]
 
-    def shadow_ids(self, shadow: str) -> Sequence[str]:
+    def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""
-        return self._read_ids(shadow)[1]
+        return self._read_ids(self.shadow)[1]
 
     def check_swap(self) -> None:
         """Refuse a name that is not an alias."""
@@ -151,15 +146,15 @@ class QdrantStore:
             hint = "let the application search an alias of it, and name that in --vectors"
             raise InputError(f"--swap: {self.address} {rule}; {hint}")
 
-    def swap(self, shadow: str) -> str:
+    def swap(self) -> str:
         """Let the alias mean the shadow, in one step."""
         self.check_swap()
         alias, models = self.address.name, self.models
         away = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
-        made = models.CreateAlias(collection_name=shadow, alias_name=alias)
+        made = models.CreateAlias(collection_name=self.shadow, alias_name=alias)
         steps = [away, models.CreateAliasOperation(create_alias=made)]
         self.client.update_collection_aliases(steps)
-        return f"the alias {alias} now means {shadow}; {self.collection} is kept"
+        return f"the alias {alias} now means {self.shadow}; {self.collection} is kept"
 
 
 def _connect(qdrant_client: Any, address: Address) -> Any:  # noqa: ANN401 - the client's own type

@@ -6,12 +6,15 @@ own, and keeps the old vectors.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from unstale.data.dataset import Texts
+from unstale.errors import InputError
+from unstale.migration.stores.address import Address
 
 BATCH = 4096  # rows read or written at once
 
@@ -20,7 +23,7 @@ BATCH = 4096  # rows read or written at once
 class Store(Protocol):
     """A collection of a vector database: rows in a fixed order, each with an id and a vector."""
 
-    name: str  # of the collection that is read, whatever alias leads to it
+    shadow: str  # what the new vectors are written to, as an address names it after the `#`
     rows: int
     dim: int
     metric: str  # "inner product", "cosine" or "L2 distance"
@@ -32,29 +35,57 @@ class Store(Protocol):
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows."""
 
-    def written(self, shadow: str) -> int:
+    def written(self) -> int:
         """Return how many rows, from the first on, the shadow holds; 0 if there is none."""
 
-    def write(
-        self, shadow: str, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
-    ) -> None:
+    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
         """Write consecutive rows to the shadow, which is made if need be, with all else they hold.
 
         To write a row again changes nothing. Each row says by `is_fresh` whether the new encoder
         made its vector.
         """
 
-    def discard(self, shadow: str) -> None:
+    def discard(self) -> None:
         """Delete a shadow that is to be written anew."""
 
     def current_ids(self) -> Sequence[str]:
         """Return the ids of the rows that there are now; some may have come or gone."""
 
-    def shadow_ids(self, shadow: str) -> Sequence[str]:
+    def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the rows that the shadow holds."""
 
     def check_swap(self) -> None:
         """Refuse, with what to do, if this collection cannot be swapped."""
 
-    def swap(self, shadow: str) -> str:
+    def swap(self) -> str:
         """Serve the shadow instead; say what was done, and how to undo it."""
+
+
+def shadow_name(address: Address, served: str) -> str:
+    """Name the shadow of a collection; one that was swapped in, and is served, keeps its name."""
+    name = f"{address.name}-new"
+    return f"{name}-2" if name == served else name
+
+
+def client_of(package: str, address: Address) -> Any:  # noqa: ANN401 - a module without types
+    """Import the client of a database; the error names the extra that installs it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        rule = f"needs {error.name or package}: pip install 'unstale[{address.kind}]'"
+        raise InputError(f"{address} {rule}") from None
+
+
+class Rows(NamedTuple):
+    """Consecutive rows that are to be written."""
+
+    first: int
+    vectors: Float[ndarray, "n e"]
+    fresh: Bool[ndarray, " n"]
+
+    def beyond(self, there: int, shadow: str) -> "Rows":
+        """Leave out the rows that a shadow with so many rows holds already."""
+        if self.first > there:
+            raise InputError(f"{shadow}: rows {there} to {self.first} are missing")
+        skip = there - self.first
+        return Rows(there, self.vectors[skip:], self.fresh[skip:])

@@ -13,12 +13,21 @@ from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
 from unstale.migration.stores.address import Address
+from unstale.migration.stores.chroma import ChromaStore
 from unstale.migration.stores.lance import LanceStore
+from unstale.migration.stores.postgres import PostgresStore
 from unstale.migration.stores.qdrant import QdrantStore
+from unstale.migration.stores.sqlite import SqliteStore
 from unstale.migration.stores.store import BATCH, Store
 
 MARK = "shadow.json"  # in the output folder: what was written to the database
-STORES: dict[str, Callable[[Address], Store]] = {"qdrant": QdrantStore, "lancedb": LanceStore}
+STORES: dict[str, Callable[[Address], Store]] = {
+    "qdrant": QdrantStore,
+    "lancedb": LanceStore,
+    "chroma": ChromaStore,
+    "pgvector": PostgresStore,
+    "sqlite-vec": SqliteStore,
+}
 
 
 @final
@@ -37,9 +46,7 @@ class StoreVectors(StaleVectors):
         self.rows, self.dim, self.ids = store.rows, store.dim, store.ids
         # Cosine ranks unit vectors as the inner product does, and others as their encoder does not.
         self.metric = "L2 distance" if store.metric == "cosine" else store.metric
-        self.shadow = f"{address.name}-new"
-        if self.shadow == store.name:  # which serves since it was swapped in
-            self.shadow += "-2"
+        self.shadow = f"{address.kind}:{address.place}#{store.shadow}"
         if not self.rows:
             raise InputError(f"{address} is empty")
 
@@ -66,14 +73,14 @@ class StoreVectors(StaleVectors):
         make is refused. Pieces begin where they would without an interruption: a product of other
         shapes may differ in its last bits.
         """
-        path, name = folder / MARK, f"{self.address.kind}:{self.address.place}#{self.shadow}"
+        path, name = folder / MARK, self.shadow
         begun = read_object(path) if path.is_file() else {}
-        there = self.store.written(self.shadow)
+        there = self.store.written()
         if there and begun.get("shadow") != name:
             rule = f"it was not written by the migration in {folder}"
             raise InputError(f"{name} exists, and {rule}: delete it, and use --resume")
         if there and begun.get("identity") != identity:
-            self.store.discard(self.shadow)
+            self.store.discard()
             there = 0
         write_json(path, {"shadow": name, "identity": identity})
         return there // BATCH * BATCH
@@ -82,13 +89,13 @@ class StoreVectors(StaleVectors):
         """Write the shadow, piece by piece."""
         for start, vectors in new.vectors:
             fresh = new.fresh[start : start + len(vectors)]
-            self.store.write(self.shadow, start, np.asarray(vectors, np.float32), fresh)
-        found = self.store.written(self.shadow)
+            self.store.write(start, np.asarray(vectors, np.float32), fresh)
+        found = self.store.written()
         if found != self.rows:
             raise InputError(
                 f"{self.shadow} has {found} rows after writing, {self.address} {self.rows}"
             )
-        return Path(f"{self.address.kind}:{self.address.place}#{self.shadow}")
+        return Path(self.shadow)
 
     def check_swap(self) -> None:
         """Refuse a collection that cannot be swapped, before anything is written."""
@@ -96,19 +103,17 @@ class StoreVectors(StaleVectors):
 
     def swap(self) -> str:
         """Serve the shadow, unless rows of the old collection came or went meanwhile."""
-        now, then = self.store.current_ids(), self.store.shadow_ids(self.shadow)
+        now, then = self.store.current_ids(), self.store.shadow_ids()
         added, deleted = set(now) - set(then), set(then) - set(now)
         if added or deleted:
             some = ", ".join(sorted(added | deleted)[:3])
             rule = f"{len(added)} rows were added and {len(deleted)} deleted since it was read"
-            hint = (
-                f"delete {self.shadow} and migrate again; the targets that were embedded are kept"
-            )
+            hint = f"delete {self.shadow}, and migrate again with another --output"
             raise InputError(f"{self.address} is not swapped: {rule} (such as {some}); {hint}")
-        return self.store.swap(self.shadow)
+        return self.store.swap()
 
 
 def open_store(vectors: str) -> StoreVectors:
-    """Open `qdrant:PLACE#COLLECTION` or `lancedb:PLACE#TABLE`."""
+    """Open a collection or table by its address, as `qdrant:PLACE#COLLECTION`."""
     address = Address.read(vectors)
     return StoreVectors(address, STORES[address.kind](address))
