@@ -238,7 +238,8 @@ def results_of(run: Path) -> dict[str, Any]:
 
 def weights_of(run: Path) -> dict[str, Any]:
     """Read all weights, or the vectors and what is known of each."""
-    files = [run / name for name in ("vectors.npy", "rows.parquet") if (run / name).exists()]
+    ours = {"vectors.npy", "rows.parquet"} & (written(run) or set())
+    files = [run / name for name in sorted(ours)]
     folders = [f.parent for f in run.rglob("model")]
     found: dict[str, Any] = {f.name: f.read_bytes() for f in files}
     held = {f.relative_to(run).as_posix(): weights(f) for f in folders}
