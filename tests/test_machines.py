@@ -238,10 +238,12 @@ def results_of(run: Path) -> dict[str, Any]:
 
 def weights_of(run: Path) -> dict[str, Any]:
     """Read all weights, or the vectors and what is known of each."""
-    files = [run / name for name in ("vectors.npy", "rows.parquet") if (run / name).exists()]
+    ours = {"vectors.npy", "rows.parquet"} & (written(run) or set())
+    files = [run / name for name in sorted(ours)]
     folders = [f.parent for f in run.rglob("model")]
     found: dict[str, Any] = {f.name: f.read_bytes() for f in files}
-    return found | {f.relative_to(run).as_posix(): weights(f) for f in folders}
+    held = {f.relative_to(run).as_posix(): weights(f) for f in folders}
+    return found | {name: own for name, own in held.items() if own}  # a folder may be foreign
 
 
 @pytest.fixture(scope="module")
