@@ -5,6 +5,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.studies import declared
+from experiments.studies.settings import read_settings
 from unstale.errors import InputError
 
 if TYPE_CHECKING:  # a list of names must not wait for torch
@@ -28,6 +30,18 @@ STUDIES = {
     "trade-off": "Recall against the number of targets re-embedded.",
     "uniform-negatives": "Whether uniform targets help beside hard ones.",
 }
+SETTINGS: Mapping[str, type[Any]] = {  # the others are grids without more
+    "number-of-targets": declared.NumberOfTargetsSettings,
+    "quality-per-second": declared.QualityPerSecondSettings,
+    "recovered-gap": declared.RecoveredGapSettings,
+    "trade-off": declared.TradeOffSettings,
+    "generalization": declared.GeneralizationSettings,
+    "migration": declared.MigrationSettings,
+    "small-to-large": declared.SmallToLargeSettings,
+    "synthetic-parameters": declared.SyntheticParametersSettings,
+    "synthetic-samples": declared.SyntheticSamplesSettings,
+    "toy-circle": declared.ToyCircleSettings,
+}
 
 
 def check_study(name: str) -> None:
@@ -44,8 +58,14 @@ def find_study(name: str) -> "Study[Any]":
     return study
 
 
+def read_study(name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - its own dataclass
+    """Make the settings of a study of what was given; refuse what it does not know or accept."""
+    check_study(name)
+    return read_settings(name, SETTINGS.get(name, declared.GridSettings), given)
+
+
 def prepare(name: str, given: Mapping[str, Any]) -> Callable[[Path], dict[str, Any]]:
     """Return what runs a study in a folder; refuse wrong settings before any work."""
+    settings = read_study(name, given)
     study = find_study(name)
-    settings = study.read(given)
     return lambda output: study.run(output, settings)

@@ -25,6 +25,7 @@ BEIR += ["my-questions", "D"]
 DPR = ["nq"]
 MODELS = "M MODEL all-MiniLM-L6-v2 sentence-transformers/all-MiniLM-L6-v2".split()
 MODELS += ["sentence-transformers/all-mpnet-base-v2", "intfloat/e5-small"]
+MODELS += ["runs/mine/model"]  # as docs/train.md leaves it
 OLD = "old-vectors"  # of an old model, for a migration
 THINGS = "river mountain engine violin planet bread castle spider winter market".split()
 KINDS = "old deep loud bright heavy frozen hidden famous broken golden quiet ancient".split()
@@ -52,7 +53,7 @@ def make_world(folder: Path) -> None:
     _write_lines(folder / "ROWS.jsonl", rows)
     model = _write_model(folder / "small-model")
     for name in MODELS:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(model)
     embed = ["embed", "--data", str(folder / "scifact"), "--model", str(model)]
     unstale([*embed, "--output", str(folder / OLD)])

@@ -13,7 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-LEARNING_RATE, EPOCHS, PATIENCE = 0.03, 1000, 100  # the paper's
+from experiments.studies.declared import EPOCHS
+
+LEARNING_RATE, PATIENCE = 0.03, 100  # the paper's
 Parameters = list[Tensor]  # W, c, W, c, ...; the first axis counts the correctors
 
 

@@ -6,10 +6,10 @@ the stale softmax P_stale(y|x), as the theorem has it.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +20,10 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 from tqdm import tqdm
 
+from experiments.studies.declared import GeneralizationSettings
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from experiments.studies.synthetic import DIM, SCALE, World, make_world
-from unstale.declare import setting
 
 BOUND = 1.0  # of the loss
 BALL = 3.0  # the class H: correctors whose weight matrices have at most this Frobenius norm each
@@ -36,25 +36,7 @@ SOFT = {"samples": 1280, "gain": 1.1, "scale": 1.0}
 EMD_TARGETS = 100  # the Euclidean Wasserstein distance is solved over so many likely targets
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        seed: The seed of worlds, samples, signs and correctors.
-        queries: The queries to average over, each a theorem of its own.
-        epochs: The number of epochs of every fit.
-        signs: The draws of random signs for the Rademacher complexity.
-    """
-
-    seed: int = setting(0, least=0)
-    queries: int = setting(3, least=1)
-    epochs: int = setting(300, least=1)
-    signs: int = setting(4, least=1)
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: GeneralizationSettings) -> dict[str, Any]:
     """Measure the terms as samples, width and drift vary."""
     panes = {
         "samples": [BASE | {"samples": n} for n in SAMPLES],
@@ -83,7 +65,7 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _terms(
-    world: World, query: int, point: Mapping[str, Any], settings: Settings
+    world: World, query: int, point: Mapping[str, Any], settings: GeneralizationSettings
 ) -> dict[str, float]:
     x, scale = world.queries[query], point["scale"]
     samples, width = point["samples"], point["width"]
@@ -200,4 +182,4 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         panes[-1].legend(fontsize=8)
 
 
-STUDY = Study("generalization", Settings, measure, _draw)
+STUDY = Study("generalization", GeneralizationSettings, measure, _draw)

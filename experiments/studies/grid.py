@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, final
 
 from sentence_transformers import SentenceTransformer
 
+from experiments.studies.declared import ENCODER_FLAGS, GridSettings
 from experiments.studies.grid_cells import describe_cell, made_of, take_over
 from experiments.studies.grid_table import Paper, make_rows, write_tables
 from experiments.studies.price import encoded, price_text
@@ -19,7 +20,7 @@ from experiments.studies.study import Draw, Study
 from experiments.studies.variants import Variant
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.declare import changed, parse_seeds, setting
+from unstale.declare import changed, parse_seeds
 from unstale.encoders.load import default_towers, load_encoder
 from unstale.errors import InputError
 from unstale.results import RunResult
@@ -30,42 +31,6 @@ from unstale.training.settings import Checked, TrainSettings
 Key = tuple[str, str, int]  # start, variant and seed of a cell
 Load = Callable[[], SentenceTransformer]
 AS_IT_IS = "as it is"
-# The flags of `unstale train` that shape the encoder; the others are settings of the training.
-ENCODER_FLAGS = (
-    "towers", "layers", "query_prompt", "target_prompt", "query_max_length", "target_max_length",
-    "dropout", "device", "trust_remote_code",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridSettings:
-    """The settings of every grid.
-
-    Args:
-        data: A dataset in any format that unstale reads.
-        model: `tiny`, a model folder, or a hub name.
-        seeds: Every variant is trained once for each seed; several are separated by commas.
-        steps: The optimizer steps of a training.
-        split: The split to measure; a study chooses, so not `test`.
-        train: Flags of `unstale train`; what a variant sets wins.
-        more: Further variants, each with such flags.
-        cells_of: Output folders of other runs of this study, separated by commas. Their finished
-            cells are copied instead of trained.
-    """
-
-    data: str = "docstrings"
-    model: str = "tiny"
-    seeds: int | str = "0,1"
-    steps: int = setting(300, least=1)
-    split: str = "dev"
-    train: Mapping[str, Any] = field(default_factory=dict)
-    more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    cells_of: str = ""
-
-    @property
-    def others(self) -> list[Path]:
-        """Return the folders whose cells are taken over."""
-        return [Path(word.strip()) for word in self.cells_of.split(",") if word.strip()]
 
 
 @final

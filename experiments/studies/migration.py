@@ -5,7 +5,7 @@ held against what full re-embedding gives, and each 95% interval be seen to hold
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -16,19 +16,19 @@ from numpy import ndarray
 from torch import Tensor
 from tqdm import tqdm
 
+from experiments.studies.declared import MigrationSettings
 from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
 from unstale.data.dataset import Qrels
 from unstale.data.load import load_dataset
-from unstale.declare import setting
 from unstale.evaluation import metrics
 from unstale.migration.embed import EmbeddedTargets
 from unstale.migration.fitting import Fitted, Fitting
 from unstale.migration.index import index_chunks
 from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked
-from unstale.migration.settings import Method, MigrateSettings, check_size
+from unstale.migration.settings import MigrateSettings, check_size
 from unstale.migration.validate import Interval
 from unstale.migration.vectors import ArrayVectors
 from unstale.search.best import TopK
@@ -36,51 +36,7 @@ from unstale.search.best import TopK
 K = 10
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        data: A dataset with a split `test`.
-        old: The encoder of the index that exists.
-        new: The encoder to migrate to.
-        targets: The size of the random subset of targets.
-        queries: The test queries over which the truth is measured.
-        asked: How many of them a migration may validate on; as many others may guide it.
-        fractions: The parts of the targets to embed.
-        resamples: The number of samples of each size.
-        method: How to fit; see `unstale correct`.
-        re_embed: The part of the targets to embed beyond the sample: those that queries find.
-        max_length: Tokens after which both encoders cut a text.
-        hidden: The width of the corrector.
-        seed: The seed of the first sample.
-    """
-
-    data: str
-    old: str = "sentence-transformers/all-MiniLM-L6-v2"
-    new: str = "sentence-transformers/all-mpnet-base-v2"
-    targets: int = setting(10_000, least=1)
-    queries: int = setting(1500, least=1)
-    asked: int = setting(300, least=1)
-    fractions: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), least=0, most=1)
-    resamples: int = setting(20, least=1)
-    method: Method = "auto"
-    re_embed: float = setting(0.0, least=0, most=1)
-    max_length: int = setting(128, least=1)
-    hidden: int = setting(1536, least=1)
-    seed: int = setting(0, least=0)
-
-    @property
-    def migration(self) -> MigrateSettings:
-        """Return the settings of the first migration."""
-        return MigrateSettings(
-            method=self.method, re_embed=self.re_embed, corrector_hidden=self.hidden,
-            k=K, queries=self.asked, seed=self.seed,
-        )  # fmt: skip
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: MigrationSettings) -> dict[str, Any]:
     """Migrate with many samples of each size; embeddings are kept in the folder."""
     dataset = load_dataset(settings.data)
     dataset = random_subset(dataset, min(settings.targets, len(dataset.targets)), seed=0)
@@ -91,11 +47,15 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     world = _World(vectors["old"], vectors["new"], qrels, rows)
     every = np.arange(len(rows))
     table = []
+    first = MigrateSettings(
+        method=settings.method, re_embed=settings.re_embed, corrector_hidden=settings.hidden,
+        k=K, queries=settings.asked, seed=settings.seed,
+    )  # fmt: skip
     for fraction in settings.fractions:
         count = round(fraction * len(dataset.targets))
         size = check_size(count, len(dataset.targets), world.source.dim)
         trials = [
-            world.migrate(size, replace(settings.migration, seed=settings.seed + trial))
+            world.migrate(size, replace(first, seed=settings.seed + trial))
             for trial in tqdm(range(settings.resamples), desc=f"{fraction:.0%}")
         ]
         table.append({"fraction": fraction, "embedded": size, **_gather(trials)})
@@ -197,4 +157,4 @@ def _gather(trials: list[dict[str, tuple[Interval, float]]]) -> dict[str, Any]:
     return gathered
 
 
-STUDY = Study("migration", Settings, measure)
+STUDY = Study("migration", MigrationSettings, measure)

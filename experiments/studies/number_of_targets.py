@@ -1,11 +1,12 @@
 """When is mining worth its cost? The gain over in-batch negatives as the corpus grows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, final
+from typing import Any
 
+from experiments.studies.declared import NumberOfTargetsSettings
 from experiments.studies.figures import figure, line, log_ticks
 from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
 from experiments.studies.grid_table import write_tables
@@ -13,7 +14,7 @@ from experiments.studies.study import Study
 from experiments.studies.subset import nested_subsets
 from experiments.studies.variants import Variant, choose, mixed
 from unstale.data.load import load_dataset
-from unstale.declare import setting, taken_from
+from unstale.declare import taken_from
 from unstale.errors import InputError
 from unstale.report.columns import SHOWN
 
@@ -22,33 +23,7 @@ REFERENCE = "in-batch"
 _METRICS = ("recall@1", "recall@10")
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings(GridSettings):
-    """The settings of this study: those of a grid, and how many targets.
-
-    Args:
-        split: The split to measure; all of its queries are kept at every size.
-        sizes: Numbers of targets; 0 stands for the whole corpus.
-        pairs: same, train on the same pairs at every size, so that nothing but the number of
-            targets differs; all, on every pair whose target a subset holds.
-        subset_seed: Random seed of the subsets.
-        hard: Hard negatives of each query of `corrected`.
-        uniform: Uniform negatives of each query of `corrected`.
-        rows: Which rows, separated by semicolons; by default all.
-    """
-
-    seeds: int | str = "0,1,2"
-    split: str = "test"
-    sizes: tuple[int, ...] = (7_500, 30_000, 0)
-    pairs: Literal["same", "all"] = "same"
-    subset_seed: int = 0
-    hard: int = setting(4, least=1)
-    uniform: int = setting(1, least=0)
-    rows: str = ""
-
-
-def variants(settings: Settings) -> dict[str, Variant]:
+def variants(settings: NumberOfTargetsSettings) -> dict[str, Variant]:
     """Return the rows of each size."""
     known: dict[str, Variant] = {
         REFERENCE: {"strategy": "in-batch"},
@@ -61,7 +36,7 @@ def variants(settings: Settings) -> dict[str, Variant]:
     return chosen
 
 
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: NumberOfTargetsSettings) -> dict[str, Any]:
     """Train every row with every seed on each subset; write a table for each size."""
     grid = Grid(NAME, variants(settings), references=(REFERENCE,))
     plain = replace(taken_from(GridSettings, settings), more={})
@@ -131,4 +106,4 @@ def _gain(row: Mapping[str, Any], reference: Mapping[str, Any], metric: str) -> 
     return 100 * known["mean"], 100 * (known["high"] - known["mean"])
 
 
-STUDY = Study(NAME, Settings, measure, _draw)
+STUDY = Study(NAME, NumberOfTargetsSettings, measure, _draw)

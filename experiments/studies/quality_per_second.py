@@ -7,16 +7,17 @@ seconds, with a learning rate that has decayed when they are over.
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, final
+from typing import Any
 
+from experiments.studies.declared import QualityPerSecondSettings
 from experiments.studies.figures import figure
 from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
 from experiments.studies.study import Study
 from experiments.studies.variants import Variant, choose
-from unstale.declare import setting, taken_from
+from unstale.declare import taken_from
 from unstale.errors import InputError
 from unstale.files import atomic_folder
 from unstale.miners import find_strategy
@@ -38,26 +39,7 @@ RECIPES: dict[str, Variant] = {
 }
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings(GridSettings):
-    """The settings of this study: those of a grid, and what sets the time.
-
-    Args:
-        steps: The steps of `corrected`, whose time all others are given.
-        seconds: The time of embedding and training instead.
-        recipes: Which recipes, separated by semicolons; by default all.
-        rounds: How often each recipe is timed, in turn.
-        points: How often to measure during a training.
-    """
-
-    seconds: float | None = setting(None, above=0)
-    recipes: str = ""
-    rounds: int = setting(3, least=1)
-    points: int = setting(10, least=1)
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: QualityPerSecondSettings) -> dict[str, Any]:
     """Time every recipe; then train each for the same time."""
     chosen, steps = _choose(settings), settings.steps
     short = max(5, steps // 10)
@@ -79,7 +61,7 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     return Grid(NAME, variants, references=references).measure(output, same)
 
 
-def _choose(settings: Settings) -> dict[str, Variant]:
+def _choose(settings: QualityPerSecondSettings) -> dict[str, Variant]:
     """Return the recipes that were asked for."""
     known: dict[str, Variant] = {**RECIPES, **settings.more}
     for label, own in known.items():
@@ -152,4 +134,4 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         panes[1].legend(fontsize=8)
 
 
-STUDY = Study(NAME, Settings, measure, _draw)
+STUDY = Study(NAME, QualityPerSecondSettings, measure, _draw)

@@ -4,41 +4,21 @@ The same study makes the table of any dataset and encoder. "To the letter" is th
 without what we add to it: no memory, no fallback.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
+from experiments.studies.declared import RecoveredGapSettings
 from experiments.studies.figures import dot_panes
 from experiments.studies.grid import Grid, GridSettings
 from experiments.studies.study import Study
 from experiments.studies.variants import LETTER, Variant, choose, mixed
-from unstale.declare import setting, taken_from
+from unstale.declare import taken_from
 
 NAME = "recovered-gap"
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings(GridSettings):
-    """The settings of this study: those of a grid, the mix of negatives, and which rows.
-
-    Args:
-        split: The split to measure. The table is made once, with settings chosen on dev.
-        hard: Hard negatives of each query, for methods that encode them.
-        uniform: Uniform negatives of each query, for the same methods. The paper has as many.
-        refreshes: How often exhaustive re-embeds the corpus, and dynnibal refits its regression.
-        rows: Which rows, separated by semicolons; by default all.
-    """
-
-    seeds: int | str = "0,1,2"
-    split: str = "test"
-    hard: int = setting(4, least=1)
-    uniform: int = setting(1, least=0)
-    refreshes: int = setting(80, least=0)
-    rows: str = ""
-
-
-def variants(settings: Settings) -> dict[str, Variant]:
+def variants(settings: RecoveredGapSettings) -> dict[str, Variant]:
     """Return the rows of the table."""
     refreshed = {"refreshes": settings.refreshes}
     encoding: dict[str, Variant] = {
@@ -61,7 +41,7 @@ def variants(settings: Settings) -> dict[str, Variant]:
     return choose({**others, **encoded, **settings.more}, settings.rows)
 
 
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: RecoveredGapSettings) -> dict[str, Any]:
     """Train every row with every seed; write the table."""
     grid = Grid(NAME, variants(settings), references=("in-batch", "exhaustive"))
     found = grid.measure(output, replace(taken_from(GridSettings, settings), more={}))
@@ -69,4 +49,9 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
     return found | {"settings": found["settings"] | mix}
 
 
-STUDY = Study(NAME, Settings, measure, dot_panes("recall@1", "recall@10", "recall@100", height=3.6))
+STUDY = Study(
+    NAME,
+    RecoveredGapSettings,
+    measure,
+    dot_panes("recall@1", "recall@10", "recall@100", height=3.6),
+)

@@ -4,15 +4,16 @@ Nearest-neighbour precision at 10, 20 and 100: the overlap with the large model'
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from experiments.studies.declared import SmallToLargeSettings
 from experiments.studies.embedded import Vectors, embed_with
 from experiments.studies.study import Study
 from experiments.studies.subset import random_subset
@@ -20,49 +21,13 @@ from unstale.corrector.closed_form import least_squares
 from unstale.corrector.fit import fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.data.load import load_dataset
-from unstale.declare import setting
 from unstale.errors import InputError
 
 CUTOFFS = (10, 20, 100)
 PAPER = {"small": [67.57, 67.73, 57.57], "corrected": [76.87, 73.32, 53.55]}
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        data: A dataset in any format that unstale reads.
-        small: The encoder whose vectors there are.
-        large: The encoder to approximate.
-        split: Half of its queries train the corrector, half are held out.
-        targets: The size of a random subset; by default all.
-        queries: Use only the first queries of the split.
-        samples: Targets for each training query that are embedded with the large model: half of
-            them its nearest by the small model, half uniform.
-        max_length: Tokens after which both encoders cut a text.
-        hidden: The width of the corrector.
-        scale: The paper's beta.
-        epochs: The largest number of epochs.
-        seed: The seed of samples and corrector.
-    """
-
-    data: str
-    small: str = "sentence-transformers/all-MiniLM-L6-v2"
-    large: str = "sentence-transformers/all-mpnet-base-v2"
-    split: str = "test"
-    targets: int | None = setting(None, least=1)
-    queries: int | None = setting(None, least=1)
-    samples: int = setting(32, least=1)
-    max_length: int = setting(128, least=1)
-    hidden: int = setting(1536, least=1)
-    scale: float = setting(20.0, above=0)
-    epochs: int = setting(60, least=1)
-    seed: int = setting(0, least=0)
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: SmallToLargeSettings) -> dict[str, Any]:
     """Correct a small model's vectors towards a large one's; embeddings are kept in the folder."""
     began = time.perf_counter()
     whole = load_dataset(settings.data)
@@ -119,7 +84,7 @@ def _fit(
     far: Vectors,
     rows: Int[Tensor, " u"],
     queries: Float[Tensor, "t e"] | None,
-    settings: Settings,
+    settings: SmallToLargeSettings,
 ) -> tuple[Float[Tensor, "n e"], dict[str, Any]]:
     """Correct all targets by a network that is fitted to the embedded rows."""
     torch.manual_seed(settings.seed)
@@ -143,7 +108,7 @@ def _unit(vectors: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 def _candidates(
-    near: Vectors, own: Int[Tensor, " q"], train: Int[Tensor, " t"], settings: Settings
+    near: Vectors, own: Int[Tensor, " q"], train: Int[Tensor, " t"], settings: SmallToLargeSettings
 ) -> Int[Tensor, "t s"]:
     """Choose each training query's targets: its nearest by the small model, and uniform ones."""
     generator = torch.Generator().manual_seed(settings.seed)
@@ -177,4 +142,4 @@ def _without(scores: Float[Tensor, "q n"], own: Int[Tensor, " q"]) -> Float[Tens
     return scores
 
 
-STUDY = Study("small-to-large", Settings, measure)
+STUDY = Study("small-to-large", SmallToLargeSettings, measure)

@@ -20,7 +20,7 @@ class Study(Generic[S]):
 
     Args:
         name: What the command calls it.
-        settings: A frozen dataclass, which `studies/settings.py` reads.
+        settings: Its dataclass in `studies/declared.py`.
         measure: Does the work in a folder, and returns the results.
         draw: Makes figure.png of the results.
     """

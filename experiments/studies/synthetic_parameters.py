@@ -4,14 +4,14 @@ Many drifts, each corrected by every shape of h: KL(P || P_stale) against KL(P |
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from experiments.studies.batched import EPOCHS
+from experiments.studies.declared import GAINS, SyntheticParametersSettings
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from experiments.studies.synthetic import (
@@ -25,31 +25,10 @@ from experiments.studies.synthetic import (
     shape_generator,
     train_shape,
 )
-from unstale.declare import setting
 from unstale.errors import InputError
 
-GAINS = (0.5, 1.0, 1.5)
 
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        seed: The seed of worlds, samples and correctors.
-        fraction: The part of the targets that trains; all are measured.
-        epochs: The largest number of epochs.
-        gains: The number of variances of the drift.
-    """
-
-    seed: int = setting(0, least=0)
-    fraction: float = setting(0.25, least=0, most=1)
-    epochs: int = setting(EPOCHS, least=1)
-    gains: int = setting(3, least=1, most=len(GAINS))
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: SyntheticParametersSettings) -> dict[str, Any]:
     """Train every shape of corrector on every drift."""
     used = round(settings.fraction * TARGETS)
     if used < 1:
@@ -117,4 +96,4 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         axes.figure.colorbar(drawn, label="parameters of h")
 
 
-STUDY = Study("synthetic-parameters", Settings, measure, _draw)
+STUDY = Study("synthetic-parameters", SyntheticParametersSettings, measure, _draw)

@@ -4,14 +4,15 @@ A mild and a strong drift; correctors of every size, trained on fractions of the
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from experiments.studies.batched import EPOCHS, residual_mlp
+from experiments.studies.batched import residual_mlp
+from experiments.studies.declared import SyntheticSamplesSettings
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from experiments.studies.synthetic import (
@@ -26,30 +27,13 @@ from experiments.studies.synthetic import (
     shape_generator,
     train_shape,
 )
-from unstale.declare import setting
 
 FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 SMALL = 0.1  # fractions up to this one use all repeats; larger ones, which vary less, half of them
 PANES = {"somewhat stale": ((64, 64), 0.9), "significantly stale": ((64, 64), 1.5)}
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        seed: The seed of worlds, samples and correctors.
-        repeats: The number of worlds in a pane; the figure shows their mean.
-        epochs: The largest number of epochs.
-    """
-
-    seed: int = setting(0, least=0)
-    repeats: int = setting(4, least=1)
-    epochs: int = setting(EPOCHS, least=1)
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: SyntheticSamplesSettings) -> dict[str, Any]:
     """Train every shape of corrector on every fraction of the targets."""
     used_before, repeats = time.process_time(), settings.repeats
     panes = [name for name in PANES for _ in range(repeats)]
@@ -81,7 +65,7 @@ def measure(output: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _corrected(
-    worlds: list[World], shape: tuple[int, ...], fraction: float, settings: Settings
+    worlds: list[World], shape: tuple[int, ...], fraction: float, settings: SyntheticSamplesSettings
 ) -> list[tuple[float, float]]:
     """Return KL(P || P_h) over all targets on unseen queries, and over what it was trained on."""
     generator = shape_generator(shape, settings.seed)
@@ -150,4 +134,4 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         panes[-1].legend(title="targets used", fontsize=8)
 
 
-STUDY = Study("synthetic-samples", Settings, measure, _draw)
+STUDY = Study("synthetic-samples", SyntheticSamplesSettings, measure, _draw)

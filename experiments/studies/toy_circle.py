@@ -4,40 +4,26 @@ What drifts is the angle, unevenly; the corrector is a small residual MLP in the
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from experiments.studies.declared import ToyCircleSettings
 from experiments.studies.figures import figure
 from experiments.studies.study import Study
 from unstale.corrector.fit import fit
 from unstale.corrector.losses import cross_entropy
 from unstale.corrector.network import Corrector
-from unstale.declare import setting
 
 SCALE = 20.0  # the caption's beta
 TARGETS, QUERIES = 64, 64
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of this study.
-
-    Args:
-        seed: The seed of the corrector and of the queries.
-        epochs: The largest number of epochs.
-    """
-
-    seed: int = setting(0, least=0)
-    epochs: int = setting(600, least=1)
-
-
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: ToyCircleSettings) -> dict[str, Any]:
     """Correct a circle."""
     torch.manual_seed(settings.seed)
     angles = torch.linspace(0, 2 * math.pi, TARGETS + 1)[:-1]
@@ -94,4 +80,4 @@ def _draw(results: dict[str, Any], path: Path) -> None:
         bars.legend(fontsize=8)
 
 
-STUDY = Study("toy-circle", Settings, measure, _draw)
+STUDY = Study("toy-circle", ToyCircleSettings, measure, _draw)

@@ -1,50 +1,23 @@
 """Recall against the number of targets re-embedded: what does freshness cost each method?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
+from experiments.studies.declared import TradeOffSettings
 from experiments.studies.figures import figure, line
 from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
 from experiments.studies.study import Study
 from experiments.studies.variants import LETTER, Variant, choose, mixed
-from unstale.declare import setting, taken_from
+from unstale.declare import taken_from
 from unstale.errors import InputError
 
 NAME = "trade-off"
 _LINES = ("exhaustive", "dynnibal", "auto-refresh")  # methods with several points
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Settings(GridSettings):
-    """The settings of this study: those of a grid, and how often corpora are re-embedded.
-
-    Args:
-        split: The split to measure. The figure is made once, with settings chosen on dev.
-        hard: Hard negatives of each query.
-        uniform: Uniform negatives of each query.
-        refreshes: How often exhaustive re-embeds the corpus, evenly inside the run; a point each.
-            The last number is the upper end of the recovered gap.
-        refits: How often dynnibal refits its regression, and stochastic redraws its subset.
-        full_refreshes: How often dynnibal re-embeds the corpus; a point each.
-        below: Shares of the true top 10 below which auto-refresh re-embeds; a point each.
-        rows: Which rows, separated by semicolons; by default all.
-    """
-
-    seeds: int | str = "0,1,2"
-    split: str = "test"
-    hard: int = setting(4, least=1)
-    uniform: int = setting(1, least=0)
-    refreshes: tuple[int, ...] = (1, 2, 5, 10, 20, 80)
-    refits: int = setting(80, least=1)
-    full_refreshes: tuple[int, ...] = (0, 1, 2)
-    below: tuple[float, ...] = (0.5, 0.7, 0.9)
-    rows: str = ""
-
-
-def variants(settings: Settings) -> dict[str, Variant]:
+def variants(settings: TradeOffSettings) -> dict[str, Variant]:
     """Return the points of the figure."""
     refits = {"refreshes": settings.refits}
     points: dict[str, Variant] = {
@@ -83,7 +56,7 @@ def inside(refreshes: int, steps: int) -> str:
     return ",".join(f"{place - 1}-{place}:1" for place in places)
 
 
-def measure(output: Path, settings: Settings) -> dict[str, Any]:
+def measure(output: Path, settings: TradeOffSettings) -> dict[str, Any]:
     """Train every point with every seed; write the table."""
     grid = Grid(NAME, variants(settings), references=("corrected",))
     return grid.measure(output, replace(taken_from(GridSettings, settings), more={}))
@@ -118,4 +91,4 @@ def _passes(row: Mapping[str, Any], targets: int) -> float:
     return embedded / targets
 
 
-STUDY = Study(NAME, Settings, measure, _draw)
+STUDY = Study(NAME, TradeOffSettings, measure, _draw)

@@ -37,10 +37,11 @@ def taken_from(kind: type[S], other: Any) -> S:  # noqa: ANN401 - has the settin
     return kind(**{f.name: getattr(other, f.name) for f in fields(kind)})  # type: ignore[arg-type]
 
 
-def changed(settings: S, changes: Mapping[str, Any]) -> S:
+def changed(settings: S, changes: Mapping[str, Any], owner: str | None = None) -> S:
     """Replace some settings by name; an unknown name is refused with the nearest known one.
 
-    None leaves a setting as it is, unless None is its own default.
+    None leaves a setting as it is, unless None is its own default. The message says that the
+    `owner` has no such setting; by default it is the class.
     """
     known = {f.name: f.default for f in fields(settings)}  # type: ignore[arg-type]
     for name in changes:
@@ -50,7 +51,7 @@ def changed(settings: S, changes: Mapping[str, Any]) -> S:
             for section, value in vars(settings).items():
                 if is_dataclass(value) and name in vars(value):
                     meant = f"; use {section}={type(value).__name__}({name}=...)"
-            raise InputError(f"{type(settings).__name__} has no setting {name!r}{meant}")
+            raise InputError(f"{owner or type(settings).__name__} has no setting {name!r}{meant}")
     given = {k: v for k, v in changes.items() if v is not None or known[k] is None}
     return replace(settings, **given)  # type: ignore[type-var]
 

@@ -28,6 +28,8 @@ WRONG = {
     "train --epochs many --output x": "--epochs must be a number, got 'many'",
     "train --towers x --output x": "--towers must be one of tied, separate, got 'x'",
     "rag --reader here/reader --output x": "no model folder",
+    "rag --reader all-MiniLM-L6-v2 --output x": "all-MiniLM-L6-v2 is a bert: a reader needs an",
+    "compare --reader bert --output x": "bert is a bert: a reader needs an encoder and a decoder",
     "correct --vectors faq.csv --old-model here/old --output x": "no model folder 'here/old'",
     "rag --data faq.csv --corpus here/texts --output x": "here/texts: there is no such file",
     "compare --strategies in-batch,a --output x": "unknown strategy 'a'",
@@ -71,6 +73,7 @@ WRONG = {
     "train --eval-split '' --output x": "docstrings has no split ''",
     "train --buffer here --output x": "here is not a buffer: it has no manifest.json",
     "train --output faq.csv/x": "faq.csv is a file",
+    "train --output /proc/x": "--output /proc/x: nothing can be written to /proc (",
     "train --data empty.csv --output x": "empty.csv has no row with a query and a positive",
     "demo --output faq.csv": "--output faq.csv is a file",
     "demo --output here": "here is not empty",
@@ -132,6 +135,13 @@ WRONG = {
     "plan --flops 1e12": "--flops needs --parameters",
     "plan --model here/model": "no model folder",
     "experiment nope": "there is no experiment 'nope'",
+    "experiment toy-circle --set.epoch 3": "toy-circle has no setting epoch; it takes epochs, seed",
+    "experiment toy-circle --set.epochs many": "--set.epochs many: expected a whole number",
+    "experiment toy-circle --data docstrings": "toy-circle has no setting data",
+    "experiment migration": "migration needs --data",
+    "experiment sampling --set.step 3": "sampling has no setting step; it takes cells_of, data",
+    "experiment sampling --train.batch 3": "a training has no setting 'batch'; did you mean",
+    "experiment sampling --set.seeds 1,1": "seeds must be different whole numbers",
     "verify nowhere": "nowhere: there is no such file or folder",
 }
 PROGRAM = """
@@ -168,6 +178,10 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "config.json").write_text('{"n_layers": 2}')  # as DistilBERT has it
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text(
+        '{"model_type": "bert", "architectures": ["BertModel"]}'
+    )
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "corpus.jsonl").touch()
     for run, data in (("run", "docstrings"), ("moved", "/was/here.csv")):

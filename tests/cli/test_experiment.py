@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 import unstale
-from experiments.registry import STUDIES, find_study
+from experiments.registry import SETTINGS, STUDIES, find_study
+from experiments.studies.declared import GridSettings
 from unstale.cli.main import main
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_experiment_that_is_named_exists(name: str) -> None:
-    assert find_study(name).name == name
+    study = find_study(name)
+    assert study.name == name
+    assert SETTINGS.get(name, GridSettings) is study.settings  # read without importing it
 
 
 def test_an_unknown_experiment_is_refused_with_all_that_there_are(

@@ -147,7 +147,7 @@ def _serve(chosen: SearchFlags | AnswerFlags | ServeFlags) -> None:
 
 
 def _experiment(chosen: ExperimentFlags) -> None:
-    find_registry().check_study(chosen.name)
+    find_registry().read_study(chosen.name, study_settings(chosen))
 
 
 OWN: dict[str, Callable[[Any], None]] = {
@@ -206,6 +206,12 @@ def config_with_data(folder: Path) -> dict[str, Any]:
     if not isinstance(config.get("data"), str):
         raise InputError(f"{folder / CONFIG} does not say which data the run used")
     return config
+
+
+def study_settings(chosen: ExperimentFlags) -> dict[str, Any]:
+    """Return what was given for a study, by its names."""
+    given = {"seed": chosen.seed, "data": chosen.data, "train": chosen.train or None, **chosen.set}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def find_registry() -> Any:  # noqa: ANN401 - a module of the checkout

@@ -13,7 +13,7 @@ from unstale.cli.flags import flag_values
 from unstale.cli.folders import check_output
 from unstale.cli.options import OutputFlags
 from unstale.data.names import check_name, missing_splits, split_name
-from unstale.encoders.declared import check_layers, check_length, read_declared
+from unstale.encoders.declared import check_layers, check_length, check_reader, read_declared
 from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
@@ -36,6 +36,8 @@ def check_early(command: str, chosen: Any) -> None:  # noqa: ANN401 - a dataclas
         check_name(str(values["data"]))
     for name in (str(values[key]) for key in _MODELS if values.get(key)):
         check_model(name)
+    if values.get("reader"):
+        check_reader(str(values["reader"]))
     for key in ("corpus", "buffer", "vectors", "ids", "path"):
         named = str(values.get(key) or "")
         if named and "://" not in named and not place_of(named).exists():

@@ -5,7 +5,7 @@ The studies are in the folder `experiments` of the repository, and no part of th
 
 from dataclasses import replace
 
-from unstale.cli.by_command import find_registry
+from unstale.cli.by_command import find_registry, study_settings
 from unstale.cli.options_inspect import ExperimentFlags
 from unstale.cli.output import run_folder
 from unstale.results import RESULTS
@@ -14,9 +14,7 @@ from unstale.shown import say
 
 def run(chosen: ExperimentFlags) -> None:
     """Run one study."""
-    given = {"seed": chosen.seed, "data": chosen.data, "train": chosen.train or None, **chosen.set}
-    settings = {name: value for name, value in given.items() if value is not None}
-    study = find_registry().prepare(chosen.name, settings)
+    study = find_registry().prepare(chosen.name, study_settings(chosen))
     chosen = replace(chosen, output=chosen.output or f"runs/{chosen.name}")
     with run_folder("experiment", chosen) as folder:
         if folder.finished:

@@ -1,13 +1,12 @@
 """May a command write to this folder? By what is there, and nothing heavy is imported."""
 
-import os
 from pathlib import Path
 
 from unstale.cli.config import CONFIG, paths_read, place_of, written_by
 from unstale.cli.flags import flag_values
 from unstale.cli.options import OutputFlags
 from unstale.errors import InputError
-from unstale.written import LIST, LOCK, foreign, is_temporary
+from unstale.written import LIST, LOCK, foreign, is_temporary, temporary
 
 
 def check_output(chosen: OutputFlags) -> None:
@@ -42,8 +41,13 @@ def check_place(folder: Path) -> None:
     if not place.is_dir():
         at = "" if place == folder else f": {place}"
         raise InputError(f"--output {folder}{at} is a file")
-    if not os.access(place, os.W_OK):
-        raise InputError(f"--output {folder}: nothing may be written to {place}")
+    trial = temporary(place / "trial")  # a superuser may write anywhere, and cannot
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        reason = f"nothing can be written to {place} ({error.strerror})"
+        raise InputError(f"--output {folder}: {reason}") from error
 
 
 def _check_ours(folder: Path) -> None:

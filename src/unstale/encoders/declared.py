@@ -1,6 +1,7 @@
 """What do a model's own files say of it, before it is loaded? Nothing heavy is imported."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -9,6 +10,7 @@ from unstale.errors import InputError
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer")  # as configs name them
 _WIDTH = ("hidden_size", "d_model", "dim", "n_embd")
+_CAUSAL = ("ForCausalLM", "LMHeadModel")  # how transformers names models that write text
 _PLAIN = {"Transformer", "Pooling", "Normalize"}  # modules that leave the width as it is
 
 
@@ -45,6 +47,23 @@ def read_declared(name: str) -> Declared:
         width=min(_found(configs, _WIDTH), default=None) if plain else None,
         separate="Router" in kinds if kinds else None,
     )
+
+
+def check_reader(name: str) -> None:
+    """Refuse a reader whose own config.json says that it writes no text; else the loading tells."""
+    folder = Path(name) if Path(name).is_dir() else packaged_model(name)
+    config = _read(folder / "config.json", {}) if folder else {}
+    kinds, decoder = config.get("architectures"), any("decoder_" in key for key in config)
+    if isinstance(kinds, list) and kinds and not decoder:
+        both = config.get("is_encoder_decoder") is True
+        check_writes(name, config.get("model_type"), kinds, both=both)
+
+
+def check_writes(name: str, model_type: object, kinds: Iterable[object], *, both: bool) -> None:
+    """Refuse a model that has neither an encoder and a decoder nor a head that writes text."""
+    if not both and not any(str(kind).endswith(_CAUSAL) for kind in kinds):
+        rule = "a reader needs an encoder and a decoder, as T5 has, or writes text, as Llama does"
+        raise InputError(f"{name} is a {model_type}: {rule}")
 
 
 def check_layers(layers: int, total: int, name: str) -> None:

@@ -9,12 +9,11 @@ from transformers import (
     AutoTokenizer,
 )
 
+from unstale.encoders.declared import check_writes
 from unstale.encoders.load import silence_dropout
 from unstale.errors import InputError
 from unstale.rag.decoder_only import DecoderOnly
 from unstale.rag.reader import EncoderDecoder, Reader
-
-_CAUSAL = ("ForCausalLM", "LMHeadModel")  # how transformers names models that write text
 
 
 def load_reader(
@@ -43,12 +42,8 @@ def load_reader(
     trusted = {"trust_remote_code": trust_remote_code}
     try:
         config = AutoConfig.from_pretrained(name, **trusted)
-        writes = any(str(a).endswith(_CAUSAL) for a in config.architectures or ())
-        if not config.is_encoder_decoder and not writes:
-            rule = (
-                "a reader needs an encoder and a decoder, as T5 has, or writes text, as Llama does"
-            )
-            raise InputError(f"{name} is a {config.model_type}: {rule}")
+        both = config.is_encoder_decoder
+        check_writes(name, config.model_type, config.architectures or (), both=both)
         tokenizer = AutoTokenizer.from_pretrained(name, **trusted)
         loader = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = loader.from_pretrained(name, **trusted)
