@@ -78,8 +78,8 @@ class Traits:
 _OWN = (
     Traits(
         name="staged",
-        negatives_from="the other queries' positives at first (`--mine-from`), then also the "
-        "cached embeddings seen through the corrector; targets are embedded in between",
+        negatives_from="the other queries' positives; after the share `--mine-from` of the steps "
+        "also the cached embeddings seen through the corrector",
         cache="later",
         reads=("mine_from", "mine_among", "sampling", "search", *CORRECTOR),
         # One for every query of the batch, for a quarter of the searches.
@@ -167,7 +167,7 @@ _OWN = (
     Traits(
         name="dynnibal",
         negatives_from="the cached embeddings moved by a low-rank regression, which is refitted on "
-        "a sample: our reconstruction",
+        "a sample (our reconstruction of the method)",
         reembeds="a sample each time, the whole corpus twice (`--full-refreshes`)",
         cache="rewritten",
         reads=("sampling", *SCHEDULE, "full_refreshes", "sample_size", "rank"),
