@@ -101,8 +101,8 @@ _OWN = (
     ),
     Traits(
         name="corrected-subset",
-        negatives_from="the same as corrected, over a random subset that changes: for a cache "
-        "that does not fit in memory (with `--no-memory`)",
+        negatives_from="the same as corrected, but only a random part of the cache, redrawn during "
+        "the run; for a cache that does not fit in memory (with `--no-memory`)",
         cache="disk",
         reads=("sampling", "subset_size", *CORRECTOR),
         searches_part=True,
@@ -112,7 +112,7 @@ _OWN = (
     ),
     Traits(
         name="stale-rerank",
-        negatives_from="the best stale targets of each query, reranked by the corrector: for a "
+        negatives_from="the best stale targets of each query, reranked by the corrector; for a "
         "cache that does not fit in memory (with `--no-memory`)",
         cache="disk",
         reads=("sampling", "rerank_depth", *CORRECTOR),
