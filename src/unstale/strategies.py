@@ -78,8 +78,8 @@ class Traits:
 _OWN = (
     Traits(
         name="staged",
-        negatives_from="the other queries' positives at first (`--mine-from`), then also the "
-        "cached embeddings seen through the corrector; targets are embedded in between",
+        negatives_from="the other queries' positives; after the share `--mine-from` of the steps "
+        "also the cached embeddings seen through the corrector",
         cache="later",
         reads=("mine_from", "mine_among", "sampling", "search", *CORRECTOR),
         # One for every query of the batch, for a quarter of the searches.
@@ -101,8 +101,8 @@ _OWN = (
     ),
     Traits(
         name="corrected-subset",
-        negatives_from="the same as corrected, over a random subset that changes: for a cache "
-        "that does not fit in memory (with `--no-memory`)",
+        negatives_from="the same as corrected, but only a random part of the cache, redrawn during "
+        "the run; for a cache that does not fit in memory (with `--no-memory`)",
         cache="disk",
         reads=("sampling", "subset_size", *CORRECTOR),
         searches_part=True,
@@ -112,7 +112,7 @@ _OWN = (
     ),
     Traits(
         name="stale-rerank",
-        negatives_from="the best stale targets of each query, reranked by the corrector: for a "
+        negatives_from="the best stale targets of each query, reranked by the corrector; for a "
         "cache that does not fit in memory (with `--no-memory`)",
         cache="disk",
         reads=("sampling", "rerank_depth", *CORRECTOR),
@@ -167,7 +167,7 @@ _OWN = (
     Traits(
         name="dynnibal",
         negatives_from="the cached embeddings moved by a low-rank regression, which is refitted on "
-        "a sample: our reconstruction",
+        "a sample (our reconstruction of the method)",
         reembeds="a sample each time, the whole corpus twice (`--full-refreshes`)",
         cache="rewritten",
         reads=("sampling", *SCHEDULE, "full_refreshes", "sample_size", "rank"),
