@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.studies.declared import NumberOfTargetsSettings
+from experiments.studies.declared import GridSettings, NumberOfTargetsSettings
 from experiments.studies.figures import figure, line, log_ticks
-from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
+from experiments.studies.grid import AS_IT_IS, Grid
 from experiments.studies.grid_table import write_tables
 from experiments.studies.study import Study
 from experiments.studies.subset import nested_subsets

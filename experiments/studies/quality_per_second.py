@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from experiments.studies.declared import QualityPerSecondSettings
+from experiments.studies.declared import GridSettings, QualityPerSecondSettings
 from experiments.studies.figures import figure
-from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
+from experiments.studies.grid import AS_IT_IS, Grid
 from experiments.studies.study import Study
 from experiments.studies.variants import Variant, choose
 from unstale.declare import taken_from

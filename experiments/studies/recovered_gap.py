@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.declared import RecoveredGapSettings
+from experiments.studies.declared import GridSettings, RecoveredGapSettings
 from experiments.studies.figures import dot_panes
-from experiments.studies.grid import Grid, GridSettings
+from experiments.studies.grid import Grid
 from experiments.studies.study import Study
 from experiments.studies.variants import LETTER, Variant, choose, mixed
 from unstale.declare import taken_from

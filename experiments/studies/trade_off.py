@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.declared import TradeOffSettings
+from experiments.studies.declared import GridSettings, TradeOffSettings
 from experiments.studies.figures import figure, line
-from experiments.studies.grid import AS_IT_IS, Grid, GridSettings
+from experiments.studies.grid import AS_IT_IS, Grid
 from experiments.studies.study import Study
 from experiments.studies.variants import LETTER, Variant, choose, mixed
 from unstale.declare import taken_from
