@@ -101,7 +101,7 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--others", default="in-batch", help="strategies of unstale, by commas")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--methods", default="; ".join(METHODS), help="parted by semicolons")
+    parser.add_argument("--methods", help="parted by semicolons; by default all that can be")
     parser.add_argument("--guide", default="all-MiniLM-L6-v2", help="the model that guides GIST")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--large-batch", type=int, default=1024, help="of that method")
@@ -121,11 +121,13 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
     chosen.learning_rate = chosen.learning_rate or (1e-3 if chosen.model == "tiny" else 2e-5)
     if chosen.cpu_seconds:
         time.perf_counter = time.process_time
-    methods = [name for method in chosen.methods.split(";") if (name := method.strip())]
+    able = [name for name in METHODS if name != "GIST" or chosen.model != "tiny"]
+    asked = able if chosen.methods is None else chosen.methods.split(";")
+    methods = [name for method in asked if (name := method.strip())]
     if chosen.steps < 2:
         parser.error("--steps must be at least 2: the first one only warms up")
-    if unknown := set(methods) - set(METHODS):
-        parser.error(f"no method {', '.join(unknown)}; there are {'; '.join(METHODS)}")
+    if unknown := set(methods) - set(able):
+        parser.error(f"no method {', '.join(unknown)} here; there are {'; '.join(able)}")
     others = [OURS + name.strip() for name in chosen.others.split(",") if name.strip()]
     return chosen, [*others, *methods]
 
