@@ -75,6 +75,7 @@ def check(chosen: argparse.Namespace, strategy: str) -> tuple[list[dict[str, Any
         with tempfile.TemporaryDirectory() as folder:
             settings = {"strategy": strategy, "steps": chosen.steps, "eval_split": "dev"}
             settings |= {"meter_steps": max(1, chosen.steps // chosen.points), "seed": chosen.seed}
+            settings["batch_size"] = chosen.batch_size
             if chosen.learning_rate is not None:
                 settings["learning_rate"] = chosen.learning_rate
             run = train(load_dataset(chosen.data), model, Path(folder), **settings)
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int)
     parser.add_argument("--target-max-length", type=int)
     parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--strategies", default="stale,corrected")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--points", type=int, default=6)

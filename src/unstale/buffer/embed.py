@@ -116,8 +116,8 @@ def embed_corpus(
         shard_rows: Targets to one shard, which is also what a kill can cost.
         tokens_per_batch: The most tokens, padding included, that one forward pass sees; by default
             what suits the device.
-        part: Embed only this part, beside other processes that embed the others; `PartDone` is
-            raised unless they have finished theirs.
+        part: Embed only this part, beside other processes that embed the others, and raise
+            `PartDone` at its end: a later call without a part joins them.
 
     Returns:
         The buffer, memory-mapped, and the number of targets embedded by this call.

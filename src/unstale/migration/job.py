@@ -135,8 +135,7 @@ class Migration:
         source, dataset, queries = self.source, self.dataset, self.queries
         now = self._made_of()
         check_processes(now)
-        ids = list(source.ids or ())
-        on_first(lambda: _check_same(output / STAGES / MADE_OF, now, ids))
+        on_first(lambda: _check_same(output / STAGES / MADE_OF, now, source.ids))
         asked = queries.embed(self.model, dataset)
         stages = Stages(self.model, dataset, output / STAGES, self.part)
         lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
@@ -211,17 +210,17 @@ class Migration:
         return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
 
 
-def _check_same(path: Path, now: dict[str, Any], ids: list[str]) -> None:
+def _check_same(path: Path, now: dict[str, Any], ids: Texts | None) -> None:
     """Refuse to resume what was begun with other vectors, texts, settings or another model."""
     began = path.with_name(IDS)
     if not path.is_file():
         with atomic_file(began) as temporary:
-            pq.write_table(pa.table({"id": pa.array(ids, pa.string())}), temporary)
+            pq.write_table(pa.table({"id": pa.array(list(ids or ()), pa.string())}), temporary)
         write_json(path, now)
     found = read_object(path)
     if found.get("ids") != now["ids"] and began.is_file():
         then = pq.read_table(began).column("id").to_pylist()
-        _name_changes(set(then), set(ids), path.parent)
+        _name_changes(set(then), set(ids or ()), path.parent)
     for name, value in now.items():
         if found.get(name) != value:
             was = f"was {found.get(name)}, is {value} now"
