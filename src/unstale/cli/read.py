@@ -16,7 +16,8 @@ def read_data(name: str, *, judged: bool = True, strict: bool = False) -> Retrie
     """Load the data that the flags name, first in process 0, which may have to make it."""
     with first_alone():
         dataset = load_dataset(name, progress=rank() == 0, judged=judged, strict=strict)
-    check_processes(dataset.identity)
+    if world() > 1:  # a digest of all texts takes a moment
+        check_processes(dataset.identity)
     return dataset
 
 
@@ -28,6 +29,6 @@ def open_encoder(
     shape["towers"] = chosen.towers or default_towers(chosen.model)
     model = load_encoder(chosen.model, dropout=dropout, **shape)
     allow_tf32(model.device, tf32)
-    if world() > 1:  # a digest of all weights takes a moment
+    if world() > 1:
         check_processes({"model": hash_weights(model.state_dict())})
     return model
