@@ -12,7 +12,7 @@ from experiments.studies.grid import AS_IT_IS, Grid
 from experiments.studies.grid_table import write_tables
 from experiments.studies.study import Study
 from experiments.studies.subset import nested_subsets
-from experiments.studies.variants import Variant, choose, mixed
+from experiments.studies.variants import STAGED, Variant, choose, mixed
 from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.errors import InputError
@@ -28,6 +28,7 @@ def variants(settings: NumberOfTargetsSettings) -> dict[str, Variant]:
     known: dict[str, Variant] = {
         REFERENCE: {"strategy": "in-batch"},
         "staged": {"strategy": "staged"},
+        "staged, all targets": STAGED,
         "corrected": mixed({"strategy": "corrected"}, settings.hard, settings.uniform),
     }
     chosen = choose({**known, **settings.more}, settings.rows)

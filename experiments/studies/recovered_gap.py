@@ -12,7 +12,7 @@ from experiments.studies.declared import GridSettings, RecoveredGapSettings
 from experiments.studies.figures import dot_panes
 from experiments.studies.grid import Grid
 from experiments.studies.study import Study
-from experiments.studies.variants import LETTER, Variant, choose, mixed
+from experiments.studies.variants import LETTER, STAGED, Variant, choose, mixed
 from unstale.declare import taken_from
 
 NAME = "recovered-gap"
@@ -37,6 +37,7 @@ def variants(settings: RecoveredGapSettings) -> dict[str, Variant]:
     others: dict[str, Variant] = {
         "in-batch": {"strategy": "in-batch"},
         "staged": {"strategy": "staged"},
+        "staged, all targets": STAGED,
     }
     return choose({**others, **encoded, **settings.more}, settings.rows)
 

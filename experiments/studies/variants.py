@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from unstale.errors import InputError
+from unstale.settings import MINE_FROM
 
 Variant = Mapping[str, Any]  # names of TrainSettings, and the values that replace the defaults
 # The paper's corrector, without what we add to it.
@@ -12,6 +13,8 @@ LETTER: Variant = {
     "memory": False,
     "fallback": False,
 }
+# The default strategy, made to mine on any data, and from the whole corpus: so its overlap is known.
+STAGED: Variant = {"strategy": "staged", "mine_from": MINE_FROM, "mine_among": 10**9}
 
 
 def mixed(variant: Variant, hard: int, uniform: int) -> Variant:
