@@ -13,7 +13,7 @@ LETTER: Variant = {
     "memory": False,
     "fallback": False,
 }
-# The default strategy, made to mine on any data, and from the whole corpus: so its overlap is known.
+# The default strategy, made to mine on any data and in the whole corpus: its overlap is known.
 STAGED: Variant = {"strategy": "staged", "mine_from": MINE_FROM, "mine_among": 10**9}
 
 
