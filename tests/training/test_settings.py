@@ -263,3 +263,12 @@ def test_a_run_that_mines_nothing_embeds_nothing(
     assert [run.targets_embedded for run in runs] == [0, 0]
     assert runs[0].metrics == runs[1].metrics  # it is in-batch training
     assert runs[0].losses == runs[1].losses
+
+
+def test_an_epoch_counts_the_pairs_of_all_parts_of_a_step(
+    bert_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    """Two epochs of 80 pairs, in steps of two batches of 8."""
+    parts = {"gradient_accumulation_steps": 2}
+    asked = TrainSettings(epochs=2.0, batch_size=8, trainer=parts).check(dataset, bert_model)
+    assert asked.settings.steps == 2 * 80 // (2 * 8)
