@@ -73,7 +73,7 @@ def mine_split(
     return mined
 
 
-def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short, *, seed: int = 0) -> int:
+def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short) -> int:
     """Give every query as many negatives as were asked for, in place; return how many had fewer.
 
     Args:
@@ -82,11 +82,10 @@ def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short, *, seed: 
         how: `drop` leaves those queries out, `pad` repeats their last negative, `refill` draws
             others at random, and `keep` leaves them with what they have. A query without any
             negative cannot be padded, and is dropped.
-        seed: Seed of the draws.
     """
     short = (mined.targets < 0).any(axis=1)
     if how == "refill":
-        uniform = Uniform(len(dataset.targets), seed)
+        uniform = Uniform(len(dataset.targets), seed=0)
         positives = Positives(dataset, list(dataset.qrels))
         for place in np.flatnonzero(short):
             query, row = mined.queries[place : place + 1], mined.targets[place]
