@@ -20,7 +20,7 @@ from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.load import load_dataset
-from unstale.encoders.embed import dimension
+from unstale.encoders.embed import dimension, is_static
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.plan.cost import Job, costs
@@ -57,6 +57,7 @@ def planned(model: SentenceTransformer, dataset: RetrievalDataset, tokens: int) 
         target_flops=encoder_flops(model, tokens),
         query_flops=encoder_flops(model, 12),
         steps=STEPS,
+        static=is_static(model),
     )
     rates, _ = calibrate(model, job, tokens, bandwidth=1e10)
     return {(c.strategy, c.search): c.seconds for c in costs(job, rates)}

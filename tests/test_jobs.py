@@ -45,7 +45,7 @@ def test_a_run_opens_in_every_command(beir: Path, bert_folder: Path, tmp_path: P
 
 
 def test_data_that_no_file_has_is_kept_with_the_run(
-    beir: Path, bert_folder: Path, tmp_path: Path
+    beir: Path, bert_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = load_dataset(str(beir), progress=False)
     made = replace(whole, source="", qrels={"train": whole.qrels["train"]})
@@ -56,7 +56,9 @@ def test_data_that_no_file_has_is_kept_with_the_run(
     assert foreign(tmp_path / "run") == []
     again = train(made, model, tmp_path / "run", resume=True, steps=1, batch_size=8)
     assert again.metrics == result.metrics  # it is finished
-    train(made, model, tmp_path / "run", overwrite=True, steps=1, batch_size=8, progress=False)
+    small = {"steps": 1, "batch_size": 8, "progress": False, "rank": 3}
+    train(made, model, tmp_path / "run", overwrite=True, **small)
+    assert "--rank has no effect with staged" in caplog.text  # as the command says
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 

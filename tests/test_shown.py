@@ -45,6 +45,19 @@ def test_a_search_shows_any_query_and_any_id(
     assert out.count(shown(text)) == 3  # the title, the id and the target
 
 
+def test_a_search_cuts_a_long_target(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    texts = Texts.of(["y" * 300, "x" * 301])
+    data = RetrievalDataset("d", Texts.of(["1", "2"]), texts, texts, texts, {})
+    print_targets(data, np.array([0, 1]), {"rank": ["1", "2"]})
+    shown_texts = capsys.readouterr().out
+    assert "y" * 300 in shown_texts
+    assert "x" * 299 + "…" in shown_texts
+    assert "x" * 300 not in shown_texts
+
+
 def test_tables_lines_and_logs_pass_here(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,8 @@ def _check_negatives(settings: TrainSections, strategy: Traits) -> None:
 
 def negative_counts(settings: NegativeSettings, strategy: Traits) -> NegativeCounts:
     """Return how many negatives of each kind a query gets, with the strategy's defaults."""
+    if not any(strategy.negatives):
+        return strategy.negatives
     chosen = (settings.hard_negatives, settings.uniform_negatives)
     usual = zip(chosen, strategy.negatives, strict=True)
     return NegativeCounts(*(default if value is None else value for value, default in usual))

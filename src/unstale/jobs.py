@@ -19,6 +19,7 @@ from unstale.cli.config import save_config
 from unstale.cli.finished import FinishedRun
 from unstale.cli.options import ShapeFlags, TrainFlags
 from unstale.cli.output import run_folder
+from unstale.cli.train import warn
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.formats.beir import write_beir
 from unstale.data.holdout import hold_out
@@ -30,6 +31,7 @@ from unstale.errors import InputError
 from unstale.evaluation.evaluator import Evaluator
 from unstale.files import atomic_folder, cache_folder
 from unstale.locks import release
+from unstale.miners import strategies
 from unstale.results import RunResult, read_results
 from unstale.search.exact import Exact
 from unstale.training.job import train_checked
@@ -91,6 +93,7 @@ def train(
                 dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress
             )
             checked = chosen.check(held, model)
+            warn(chosen, {chosen.strategy: checked.strategy}, strategies())
             path = folder.begin()
             save_config(path, "train", flags)
             if not dataset.source and not (path / _DATA).exists():

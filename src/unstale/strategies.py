@@ -29,7 +29,8 @@ class Traits:
         cache: What it does with the cached embeddings: `none` needs none, `memory` reads them,
             `disk` leaves them on disk, `rewritten` replaces them, `later` makes them on the way.
         reads: Settings that only some strategies read; others leave them without effect.
-        negatives: How many negatives of each kind a query gets by default.
+        negatives: How many negatives of each kind a query gets by default; with none of any kind,
+            the settings that ask for some have no effect.
         mined_for: The share of a batch's queries that it mines for; all of them use the result.
         views_all: Whether it can show any target as it sees it, which false-negative filters,
             and the freshness meter need.
@@ -192,6 +193,7 @@ _OWN = (
         name="in-batch",
         negatives_from="the other queries' positives",
         cache="none",
+        negatives=NegativeCounts(0, 0),
         views_all=False,
         planned=True,
     ),

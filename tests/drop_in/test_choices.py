@@ -9,7 +9,9 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 
 from unstale import FreshNegatives
+from unstale.buffer.stored import Stored
 from unstale.errors import InputError
+from unstale.training import prepare
 
 
 def test_an_optimizer_must_hold_the_corrector(bert_model: SentenceTransformer, stock) -> None:
@@ -43,6 +45,19 @@ def test_as_many_given_negatives_as_a_row_has(
     rows["negative"] = [["one hill", "two hills"]] * 2 + [["three hills"]] * 3
     fresh = FreshNegatives(bert_model, Dataset.from_dict(rows), **small)
     assert given(fresh) == 2
+
+
+def test_what_has_no_effect_is_said_and_what_needs_a_folder_is_refused(
+    bert_model: SentenceTransformer, rows: Dataset, tmp_path: Path, caplog
+) -> None:
+    FreshNegatives(bert_model, rows, rank=3, buffer=tmp_path / "none", progress=False)
+    assert "--rank has no effect with staged; it is read by dynnibal" in caplog.text
+    assert "buffer has no effect with staged" in caplog.text
+    caplog.clear()
+    FreshNegatives(bert_model, rows, progress=False)
+    assert "no effect" not in caplog.text
+    with pytest.raises(InputError, match="mapped=True needs a folder"):
+        FreshNegatives(bert_model, rows, strategy="stale", mapped=True, progress=False)
 
 
 def test_a_distance_is_no_product(bert_model: SentenceTransformer, rows: Dataset) -> None:
@@ -115,3 +130,30 @@ def test_what_the_trainer_must_know_is_asked_for(
     stranger = SentenceTransformerTrainer(bert_model, trainer.args, alone.dataset, loss=alone.loss)
     with pytest.raises(InputError, match=r"call fresh\.attach\(trainer\) before training"):
         stranger.train()
+
+
+def test_an_embedded_corpus_stands_in_memory_once(
+    bert_model: SentenceTransformer, rows: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    plain = Stored.empty.__func__
+
+    def counted(kind: type, targets: int, *more) -> Stored:
+        made.append(targets)
+        return plain(kind, targets, *more)
+
+    monkeypatch.setattr(Stored, "empty", classmethod(counted))
+    monkeypatch.setattr("unstale.miners.exhaustive._CHUNK", 16)
+    pieces: list[int] = []
+    embed = prepare.embed_targets
+
+    def in_pieces(model, tokens, some, **more) -> torch.Tensor:
+        pieces.append(len(some))
+        return embed(model, tokens, some, **more)
+
+    monkeypatch.setattr(prepare, "embed_targets", in_pieces)
+    fresh = FreshNegatives(bert_model, rows, strategy="stale", progress=False)
+    targets = len(fresh.loss.algorithm.tokens)
+    assert made == [targets]
+    assert sum(pieces) == targets
+    assert max(pieces) <= 16

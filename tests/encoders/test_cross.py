@@ -35,3 +35,19 @@ def test_what_cannot_rank_is_refused(
         CrossScores(name, dataset, device="cpu")
     with pytest.raises(InputError, match="cannot load the cross-encoder '/no/such'"):
         CrossScores("/no/such", dataset, device="cpu")
+
+
+def test_a_long_run_keeps_a_bounded_number_of_scores(
+    dataset: RetrievalDataset,
+    write_cross_encoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("unstale.encoders.cross._MOST", 8)
+    score = CrossScores(str(write_cross_encoder(tmp_path / "cross")), dataset, device="cpu")
+    targets = torch.arange(6)
+    first = score(torch.zeros(6, dtype=torch.long), targets)
+    for query in range(1, 5):
+        score(torch.full((6,), query), targets)
+        assert len(score._known) <= 8 + 6
+    torch.testing.assert_close(score(torch.zeros(6, dtype=torch.long), targets), first)

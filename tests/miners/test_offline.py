@@ -46,6 +46,21 @@ def test_refilled_rows_have_other_targets_that_are_not_positive(dataset: Retriev
     assert mined.targets[1, 0] == 9
 
 
+def test_a_query_is_refilled_alike_in_any_company(dataset: RetrievalDataset) -> None:
+    whole, alone = make(dataset), make(dataset)
+    alone = MinedSplit(alone.queries[2:], alone.targets[2:])
+    for mined in (whole, alone):
+        complete(mined, dataset, "refill")
+    assert whole.targets[2].tolist() == alone.targets[0].tolist()
+
+
+def test_a_refill_takes_what_there_is(dataset: RetrievalDataset) -> None:
+    few = dataset.with_targets(np.arange(4))  # one of them is the query's positive, maybe
+    mined = MinedSplit(np.array([few.split("train").query_rows[0]]), np.array([[-1] * 4]))
+    assert complete(mined, few, "refill") == 1
+    assert not len(mined.queries)  # no query can have as many
+
+
 def read(path: Path) -> list[dict[str, str | None]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -89,6 +89,15 @@ def test_staged_embeds_a_target_for_each_pair_of_the_run() -> None:
     assert found["staged"].embedding == 2000 * 50
 
 
+def test_staged_with_static_embeddings_embeds_all_or_nothing() -> None:
+    few = next(c for c in costs(replace(JOB, static=True), ONE) if c.strategy == "staged")
+    plain = next(c for c in costs(JOB, ONE) if c.strategy == "in-batch")
+    assert (few.flops, few.embedding, few.memory) == (plain.flops, 0, plain.memory)
+    many = replace(JOB, targets=60_000, static=True)
+    found = {c.strategy: c for c in costs(many, ONE) if c.search == "exact"}
+    assert found["staged"].embedding == found["corrected"].embedding == 60_000 * 50
+
+
 def test_an_exact_search_runs_h_over_everything() -> None:
     exact = next(c for c in costs(JOB, ONE) if (c.strategy, c.search) == ("corrected", "exact"))
     learnt = 6 * 12 * (2 * 10 * 20 + 20 + 10)

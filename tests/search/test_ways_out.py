@@ -74,6 +74,16 @@ def test_rerank_of_everything_is_exact_noise_included() -> None:
     assert torch.equal(rerank.top_k(queries, 6, exclude, noise).rows, exact.rows)
 
 
+def test_rerank_corrects_a_bounded_number_of_rows_at_once(monkeypatch) -> None:
+    queries, stale, network, _ = case()
+    monkeypatch.setattr("unstale.search.rescore.CORRECTED", 16)
+    network.unit, rows = True, []  # so that all of h runs
+    network.layers[0].register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
+    StaleRerank(TargetBuffer([stale]), network, depth=60).top_k(queries, 6)
+    assert sum(rows) > 60
+    assert max(rows) <= 16
+
+
 @pytest.mark.parametrize("name", ["corrected-subset", "stale-rerank"])
 def test_a_buffer_that_does_not_fit_stays_on_disk(
     name: str, beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -133,3 +133,18 @@ def test_on_known_drift_the_corrector_lowers_kl_and_mines_more_of_the_true_top_k
     with torch.no_grad():
         assert kl(miner.network(stale)) < 0.2 * kl(stale)
         assert seen(miner) > seen(Stale(TargetBuffer([stale]))) + 0.2
+
+
+def test_all_processes_hear_one_reading(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a miner does with it must not hang on the last bit of one machine."""
+    monkeypatch.setattr(
+        "unstale.training.meter.exchange", lambda own: [own._replace(encoded=7), own]
+    )
+    tokens = target_tokens(static_model, dataset, progress=False)
+    meter = Meter(dataset, dataset.split("train").pairs, tokens, scale=20.0, queries=4, targets=30)
+    buffer = TargetBuffer([embed_targets(static_model, tokens, np.arange(120))])
+    reading = meter.read(static_model, Stale(buffer), 0)
+    assert reading is not None
+    assert reading.encoded == 7  # as the first said

@@ -22,6 +22,7 @@ from unstale.errors import InputError
 from unstale.filters import Filters
 from unstale.miners import strategies
 from unstale.rag.settings import RagSettings
+from unstale.training.card import card_settings
 from unstale.training.job import train
 from unstale.training.settings import TrainSettings, without_effect
 
@@ -263,3 +264,22 @@ def test_a_run_that_mines_nothing_embeds_nothing(
     assert [run.targets_embedded for run in runs] == [0, 0]
     assert runs[0].metrics == runs[1].metrics  # it is in-batch training
     assert runs[0].losses == runs[1].losses
+
+
+def test_an_epoch_counts_the_pairs_of_all_parts_of_a_step(
+    bert_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    """Two epochs of 80 pairs, in steps of two batches of 8."""
+    parts = {"gradient_accumulation_steps": 2}
+    asked = TrainSettings(epochs=2.0, batch_size=8, trainer=parts).check(dataset, bert_model)
+    assert asked.settings.steps == 2 * 80 // (2 * 8)
+
+
+@pytest.mark.parametrize("asked", [{}, {"hard_negatives": 3}])
+def test_in_batch_training_does_not_say_that_it_mines(
+    static_model: SentenceTransformer, dataset: RetrievalDataset, asked: dict[str, int]
+) -> None:
+    settings = TrainSettings(strategy="in-batch", batch_size=8, **asked)  # type: ignore[arg-type]
+    checked = settings.check(dataset, static_model)
+    assert checked.counts == (0, 0)
+    assert card_settings(checked)["hard_negatives"] == 0

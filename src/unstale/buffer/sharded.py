@@ -45,8 +45,9 @@ class ShardedBuffer:
         """Return the storage of this process's rows."""
         return self.local.shared()
 
-    def _here(self, rows: Int[Tensor, " n"]) -> Tensor:
-        return (rows >= self.start) & (rows < self.start + len(self.local))
+    def _here(self, rows: Int[Tensor, " n"]) -> Int[Tensor, " m"]:
+        here = (rows >= self.start) & (rows < self.start + len(self.local))
+        return here.nonzero()[:, 0]  # by number: a mask makes a device wait at each use
 
 
 Buffer = TargetBuffer | ShardedBuffer

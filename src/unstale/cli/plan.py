@@ -8,7 +8,7 @@ from rich.table import Table
 from unstale.buffer.stored import DTYPES
 from unstale.cli.options_inspect import PlanFlags
 from unstale.cli.read import open_encoder
-from unstale.encoders.embed import dimension
+from unstale.encoders.embed import dimension, is_static
 from unstale.files import write_json
 from unstale.machine import free_memory
 from unstale.plan.cost import Job, Rates, choose, costs, disk
@@ -60,11 +60,13 @@ def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
     if chosen.flops is None:
         model = open_encoder(chosen)
         dim, weights = dimension(model), float(sum(p.numel() for p in model.parameters()))
+        static = is_static(model)
         target, query = (
             encoder_flops(model, tokens) for tokens in (chosen.target_tokens, chosen.query_tokens)
         )
     else:
         assert chosen.parameters is not None
+        static = False
         dim, weights = chosen.dim, chosen.parameters * (2 if chosen.towers == "separate" else 1)
         target = 2.0 * chosen.parameters * chosen.target_tokens
         query = 2.0 * chosen.parameters * chosen.query_tokens
@@ -81,6 +83,7 @@ def _job(chosen: PlanFlags) -> tuple[Job, Rates, float | None]:
         refreshes=chosen.refreshes,
         devices=chosen.devices,
         buffer_bytes=DTYPES[chosen.dtype].itemsize,
+        static=static,
     )
     limit, bandwidth = 1e9 * (chosen.device_memory or 0) or None, chosen.bandwidth * 1e9
     if (speed := chosen.flops) is not None:

@@ -53,18 +53,22 @@ class ResidualMemory:
 
     def write(self, rows: Int[Tensor, " n"], residual: Float[Tensor, "n d"]) -> None:
         """Remember residuals; each row's last one counts."""
-        rows, residual = rows.to(self.residual.device), residual.detach().to(self.residual)
-        here = (rows >= self.first) & (rows < self.first + len(self.residual))
-        self.residual[rows[here] - self.first] = residual[here]
-        self.known[rows[here] - self.first] = True
+        here, own = self._own(rows)
+        self.residual[own] = residual.detach().to(self.residual)[here]
+        self.known[own] = True
 
     def read(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         """Return what to add to corrected embeddings; zero for targets never encoded."""
-        asked, rows = rows.device, rows.to(self.residual.device)
-        here = (rows >= self.first) & (rows < self.first + len(self.residual))
+        here, own = self._own(rows)
         found = self.residual.new_zeros(len(rows), self.residual.shape[1])
-        found[here] = self.residual[rows[here] - self.first]
-        return total(found.to(asked))
+        found[here] = self.residual[own]
+        return total(found.to(rows.device))
+
+    def _own(self, rows: Int[Tensor, " n"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
+        """Return the places, among some rows, of those that are kept here, and theirs here."""
+        own = rows.to(self.residual.device) - self.first
+        here = ((own >= 0) & (own < len(self.residual))).nonzero()[:, 0]
+        return here, own[here]
 
     def scores(
         self, queries: Float[Tensor, "b d"], rows: Int[Tensor, " n"] | slice

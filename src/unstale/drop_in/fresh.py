@@ -30,14 +30,20 @@ from unstale.encoders.embed import Task
 from unstale.encoders.load import check_similarity, silence_dropout
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
-from unstale.miners.strategy import find_strategy
+from unstale.miners.strategy import find_strategy, strategies
 from unstale.settings import CheckpointSettings
 from unstale.training.card import card_settings, show_examples
 from unstale.training.job import make_loss
 from unstale.training.own_weights import OWN_WEIGHTS
 from unstale.training.prepare import prepare, training_rows
 from unstale.training.rate import decay_with_work
-from unstale.training.settings import Checked, TrainSettings, default_batch, held_targets
+from unstale.training.settings import (
+    Checked,
+    TrainSettings,
+    default_batch,
+    held_targets,
+    without_effect,
+)
 
 _LOG = logging.getLogger(__name__)
 # What the trainer's own arguments decide in a script.
@@ -90,6 +96,12 @@ class FreshNegatives:
         strategy = find_strategy(chosen.strategy)
         if steps is None and strategy.needs_steps:
             raise InputError(f"{strategy.name} needs the length of the run: give it as steps=")
+        for said in without_effect(chosen, {strategy.name: strategy}, strategies()):
+            _LOG.warning(said)
+        if chosen.mapped and chosen.buffer is None:
+            raise InputError("mapped=True needs a folder for the embedded corpus: buffer=FOLDER")
+        if chosen.buffer is not None and strategy.cache in ("none", "later"):
+            _LOG.warning("buffer has no effect with %s: it embeds nothing before", strategy.name)
         check_similarity(model)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             # Its corrector would drift apart, and DDP cannot follow a step that mines midway.

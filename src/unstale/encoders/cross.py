@@ -1,4 +1,4 @@
-"""Scores of a cross-encoder, each pair of a query and a target scored once in a run."""
+"""Scores of a cross-encoder, for pairs of a query and a target."""
 
 from typing import final
 
@@ -10,10 +10,12 @@ from torch import Tensor
 from unstale.data.dataset import RetrievalDataset
 from unstale.errors import InputError
 
+_MOST = 2**19  # scores to keep, in some hundred megabytes
+
 
 @final
 class CrossScores:
-    """Score pairs of a query and a target, by row; the scores are kept in memory.
+    """Score pairs of a query and a target, by row; the last scores are kept in memory.
 
     Args:
         name: A sentence-transformers cross-encoder with one output: a folder, or a hub name.
@@ -29,6 +31,8 @@ class CrossScores:
         self, queries: Int[Tensor, " n"], targets: Int[Tensor, " n"]
     ) -> Float[Tensor, " n"]:
         """Return the scores of pairs of rows."""
+        if len(self._known) > _MOST:  # a long run would fill the memory
+            self._known.clear()
         pairs = list(zip(queries.tolist(), targets.tolist(), strict=True))
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if new:

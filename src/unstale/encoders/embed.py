@@ -96,15 +96,10 @@ def embed_targets(
 
 
 def embed_together(
-    model: SentenceTransformer,
-    tokens: TokenStore,
-    rows: Int[ndarray, " n"],
-    *,
-    progress: tqdm | None = None,  # type: ignore[type-arg]
+    model: SentenceTransformer, tokens: TokenStore, rows: Int[ndarray, " n"]
 ) -> Float[Tensor, "n d"]:
     """Do as `embed_targets`, each process its share of the rows; all get all the vectors."""
-    own = embed_targets(model, tokens, rows[share(len(rows))], progress=progress)
-    return gather(own)
+    return gather(embed_targets(model, tokens, rows[share(len(rows))]))
 
 
 def token_batches(lengths: Int[ndarray, " n"], budget: int) -> Iterator[Int[ndarray, " b"]]:

@@ -16,6 +16,7 @@ from unstale.distributed import exchange, gather, share
 from unstale.encoders.embed import embed_queries
 from unstale.miners.miner import Queries
 from unstale.miners.negatives import Negatives
+from unstale.miners.uniform import Uniform
 
 Short = Literal["drop", "pad", "refill", "keep"]
 _QUERIES = 512  # embedded and searched together
@@ -72,7 +73,7 @@ def mine_split(
     return mined
 
 
-def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short, *, seed: int = 0) -> int:
+def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short) -> int:
     """Give every query as many negatives as were asked for, in place; return how many had fewer.
 
     Args:
@@ -81,17 +82,18 @@ def complete(mined: MinedSplit, dataset: RetrievalDataset, how: Short, *, seed: 
         how: `drop` leaves those queries out, `pad` repeats their last negative, `refill` draws
             others at random, and `keep` leaves them with what they have. A query without any
             negative cannot be padded, and is dropped.
-        seed: Seed of the draws.
     """
     short = (mined.targets < 0).any(axis=1)
     if how == "refill":
-        random, positives = np.random.default_rng(seed), Positives(dataset, list(dataset.qrels))
+        uniform = Uniform(len(dataset.targets), seed=0)
+        positives = Positives(dataset, list(dataset.qrels))
         for place in np.flatnonzero(short):
-            known = set(positives(mined.queries[place : place + 1])[0]) | set(mined.targets[place])
-            free = np.setdiff1d(np.arange(len(dataset.targets)), np.array(list(known)))
-            missing = np.flatnonzero(mined.targets[place] < 0)
-            drawn = random.permutation(free)[: len(missing)]
-            mined.targets[place, missing[: len(drawn)]] = drawn
+            query, row = mined.queries[place : place + 1], mined.targets[place]
+            known, missing = np.union1d(positives(query), row), np.flatnonzero(row < 0)
+            count = min(len(missing), len(dataset.targets) - int((known >= 0).sum()))
+            rows, never = torch.from_numpy(query), torch.from_numpy(known)[None]
+            asked = Queries(torch.zeros(1, 0), rows, never, step=0)
+            row[missing[:count]] = uniform.mine(asked, count)[0].numpy()
     if how == "pad":
         places = np.arange(mined.targets.shape[1])
         last = np.where(mined.targets >= 0, places, -1).max(axis=1)

@@ -45,8 +45,8 @@ class PartOfCorpus(Miner):
     ) -> Float[Tensor, ""]:
         """Train the miner's own weights on the candidates that it holds."""
         places = self._places(rows)
-        here = places >= 0
-        if not here.any():
+        here = (places >= 0).nonzero()[:, 0]
+        if not len(here):
             return super().loss(queries, fresh, rows, within)
         own = None if within is None else within[:, here]
         return self.miner.loss(queries, fresh[here], places[here], own)

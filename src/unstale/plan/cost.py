@@ -6,7 +6,7 @@ from typing import final
 
 from unstale.miners import strategies
 from unstale.miners.strategy import Strategy
-from unstale.settings import FEWEST_HELD, MINE_FROM
+from unstale.training.settings import usual_start, usually_held
 
 _LANDMARKS = 2048
 _RERANKED = 64  # rows a query that rolling and ivf correct exactly; a calibration times it
@@ -30,6 +30,7 @@ class Job:
     refreshes: int = 80  # re-embeddings of a strategy that is refreshed, in the run
     devices: int = 1
     buffer_bytes: int = 4  # of one number in the buffer: 4, 2 or 1
+    static: bool = False  # the encoder averages token vectors
 
     @property
     def stored(self) -> float:
@@ -122,25 +123,27 @@ def costs(job: Job, rates: Rates, ways: Iterable[Strategy] | None = None) -> lis
 
 
 def _cost(job: Job, rates: Rates, strategy: Strategy, search: str) -> Cost:
-    if strategy.cache == "later":  # of a transformer; static embeddings hold all
-        job = replace(job, targets=min(job.targets, max(FEWEST_HELD, job.steps * job.batch)))
+    mining = 1.0  # the share of the steps that mine
+    if strategy.cache == "later":
+        mining -= usual_start(job.targets, static=job.static)
+        held_targets = usually_held(job.targets, job.steps * job.batch, static=job.static)
+        job = replace(job, targets=held_targets)
     rows = job.targets * job.dim / job.devices
     candidates = 2 * 4.0 * job.candidates * job.dim  # and their gradients
-    labels, mining = min(job.targets, job.batch), 1.0  # the share of the steps that mine
+    labels = min(job.targets, job.batch)
     encoded = float(job.candidates if strategy.caches else labels)
     if strategy.cache == "later":
-        mining = 1 - MINE_FROM
         mined = strategy.mined_for * strategy.negatives.hard
         encoded = min(float(job.targets), job.batch * (1 + mining * mined))
         mining *= strategy.mined_for  # a search costs as much less
     work = [(step_flops(job, encoded), rates.train)]  # operations, and how many a second
     held, passes = 0.0, 0.0  # bytes beyond the encoder's; embeddings of all targets
-    if strategy.caches:
+    if strategy.caches and mining:
         work.append((mining * _scanned(job, strategy, search), rates.scan))
         held, passes = job.stored / job.devices, 1.0
     if "refreshes" in strategy.reads:  # such a buffer is not int8
         held, passes = max(2 * rows, held), passes + job.refreshes
-    if strategy.corrects:
+    if strategy.corrects and mining:
         held += 4 * rows + job.targets / job.devices  # residuals, and which are known
         held += 16.0 * job.network
         learned = mining * 6.0 * encoded * job.network

@@ -38,7 +38,7 @@ def _mix(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
 def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
     """Draw a uniform subset of all rows, sorted; a function of its arguments."""
     ranks = bits(SUBSET, seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
-    return ranks.argsort()[:size].sort().values
+    return ranks.topk(size, largest=False, sorted=False).indices.sort().values
 
 
 def gumbel(

@@ -6,11 +6,14 @@ and "use our approach to re-rank stale representations initially retrieved from 
 
 from typing import final
 
+import torch
+
 from unstale.buffer.buffer import TargetBuffer
 from unstale.corrector.network import Corrector
 from unstale.search.best import TopK
 from unstale.search.draws import subset
 from unstale.search.exact import Exact
+from unstale.search.rescore import ExactScores
 from unstale.search.search import Asked, Search
 
 
@@ -59,14 +62,11 @@ class StaleRerank(Search):
 
     def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets by the corrector among the best stale ones."""
-        queries, exclude, added = asked
+        queries, exclude, _ = asked
         depth = max(k, min(self.depth, len(self.buffer) - asked.width))
         here = self.buffer.device
         there = Asked(queries.to(here), None if exclude is None else exclude.to(here))
         rows = Exact(self.buffer).find(there, depth).rows.to(queries.device)
-        distinct, place = rows.unique(return_inverse=True)
-        scores = self.corrector.scores(queries, self.buffer[distinct]).gather(1, place)
-        if added is not None:
-            scores = scores + added.scores(distinct).gather(1, place)
-        best = scores.topk(k, dim=1)
+        exact = ExactScores(asked, self.buffer, self.corrector)
+        best = exact.of(rows, torch.ones_like(rows, dtype=torch.bool)).topk(k, dim=1)
         return TopK(best.values, rows.gather(1, best.indices))

@@ -81,5 +81,7 @@ def membership(place: Int[Tensor, "b m"], candidates: int) -> Bool[Tensor, "b c"
 
 
 def _among(rows: Int[Tensor, " c"], of: Int[Tensor, "b p"]) -> Bool[Tensor, "b c"]:
-    """Mark the rows that are among some of each query."""
-    return (rows[None, :, None] == of[:, None, :]).any(dim=2)
+    """Mark which of the rows, sorted, are among some of each query."""
+    place = torch.searchsorted(rows, of).clamp(max=len(rows) - 1)
+    place = torch.where(rows[place] == of, place, len(rows))  # what is no row gets a column beyond
+    return membership(place, len(rows) + 1)[:, :-1]

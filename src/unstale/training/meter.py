@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
-from unstale.distributed import broadcast
+from unstale.distributed import broadcast, exchange
 from unstale.encoders.embed import embed_queries, embed_together
 from unstale.miners.miner import Freshness, Miner, View
 from unstale.training.estimate import choose_likely, estimate_overlaps
@@ -111,7 +111,8 @@ class Meter:
             (*_compare(queries[: chosen.queries], fresh, cached, self.scale), overlap)
             for cached, overlap in zip(_parts(view), overlaps, strict=True)
         ]
-        return Reading(_freshness(step, compared), len(rows))
+        # One decides what miners do with it: the last bit may differ.
+        return exchange(Reading(_freshness(step, compared), len(rows)))[0]
 
     def _encoded(self, model: SentenceTransformer, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         return embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)

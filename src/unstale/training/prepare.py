@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from datasets import Dataset
 from jaxtyping import Int
@@ -19,7 +18,7 @@ from transformers import set_seed
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.sharded import Buffer, load, make_room
-from unstale.buffer.stored import DTYPES, Stored
+from unstale.buffer.stored import DTYPES
 from unstale.data.dataset import ByQuery, RetrievalDataset
 from unstale.data.tokens import TokenStore
 from unstale.declare import taken_from
@@ -31,10 +30,11 @@ from unstale.errors import InputError
 from unstale.filters import Filters
 from unstale.integrity import digest
 from unstale.machine import check_fits
+from unstale.miners.exhaustive import embed_all
 from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
-from unstale.settings import MiningSettings, RefreshSettings
+from unstale.settings import MiningSettings, Precision, RefreshSettings
 from unstale.training.identity import Identity, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
@@ -168,18 +168,25 @@ def _embed(
             model, tokens, folder, made_by, dtype=settings.dtype, progress=progress
         )
         return buffer, count  # whichever of the processes, or of the sessions, embedded them
+    on_disk = checked.strategy.cache == "disk"  # if there were a folder
+    device = torch.device("cpu") if on_disk else model.device
+    check_fits("the buffer", count * _row_bytes(model, settings.dtype), device, "use dtype='int8'")
+    held = TargetBuffer.empty(count, dimension(model), settings.dtype, device)
     with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
-        vectors = embed_targets(model, tokens, np.arange(count), progress=bar)
-        return TargetBuffer([Stored.of(vectors, settings.dtype)]), count
+        embed_all(held, lambda rows: embed_targets(model, tokens, rows.numpy(), progress=bar))
+    return held, count
+
+
+def _row_bytes(model: SentenceTransformer, dtype: Precision) -> int:
+    return dimension(model) * DTYPES[dtype].itemsize + 4 * (dtype == "int8")
 
 
 def _room(model: SentenceTransformer, targets: int, checked: Checked[Any]) -> Buffer:
     """Make room in memory for a corpus that is embedded on the way; refuse what does not fit."""
     dim, dtype = dimension(model), checked.settings.dtype
-    row = dim * DTYPES[dtype].itemsize + 4 * (dtype == "int8")
     # Nothing takes memory before it is written, so all of it is checked at once: the corpus, the
     # copy that a search may make of it, and the residuals.
-    row = 2 * row + 4 * dim * checked.settings.memory
+    row = 2 * _row_bytes(model, dtype) + 4 * dim * checked.settings.memory
     way = "use --dtype int8, --no-memory or more processes, or --strategy corrected --mapped"
     what = "the corpus that staged embeds, with its search and residuals,"
     check_fits(what, targets // world() * row, model.device, way)
@@ -221,8 +228,8 @@ def _choose_search(
 def _hold(
     buffer: TargetBuffer, device: torch.device, strategy: Strategy, settings: MiningSettings
 ) -> Buffer:
-    """Copy a buffer into memory, unless it can stay on disk; refuse one that does not fit."""
-    if strategy.cache == "disk" or settings.mapped:
+    """Copy a buffer into memory, unless it is there or can stay on disk; it must fit."""
+    if strategy.cache == "disk" or settings.mapped or not buffer.mapped:
         return buffer
     way = "use more processes" if strategy.cache == "rewritten" else "--mapped leaves it on disk"
     check_fits("the buffer", buffer.nbytes // world(), device, way)

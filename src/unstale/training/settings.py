@@ -118,61 +118,68 @@ def _filled_in(
     batch_size: int,
 ) -> tuple[TrainSettings, str]:
     """Fill in what follows from the data and the model, and say why nothing is mined, if so."""
-    steps, hidden = planned_steps(settings, pairs, batch_size), settings.corrector_hidden
+    taken = batch_size * settings.trainer.get("gradient_accumulation_steps", 1)  # pairs a step
+    steps, hidden = planned_steps(settings, pairs, taken), settings.corrector_hidden
     mine_from, held, skips = settings.mine_from, settings.mine_among, ""
     if mine_from is None:
-        mine_from = _mine_from(model, targets)
+        mine_from = usual_start(targets, static=is_static(model))
         if strategy.cache == "later" and mine_from == 1:
             skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
             skips += f"than {_LARGE:,} targets (here {targets:,}); "
             skips += f"--mine-from {MINE_FROM} makes it mine"
     if strategy.cache == "later":
-        held = held_targets(settings, model, targets, steps * batch_size)
+        held = held_targets(settings, model, targets, steps * taken)
     if hidden is None:
         hidden = strategy.corrector_hidden
     filled = replace(settings, steps=steps, corrector_hidden=hidden, mine_from=mine_from)
     return replace(filled, mine_among=held), skips
 
 
-def _mine_from(model: SentenceTransformer, targets: int) -> float:
+def usual_start(targets: int, *, static: bool) -> float:
     """Choose when to mine: never where more steps of a cheap encoder are worth more."""
-    return 1.0 if is_static(model) and targets < _LARGE else MINE_FROM
+    return 1.0 if static and targets < _LARGE else MINE_FROM
+
+
+def usually_held(targets: int, pairs: int, *, static: bool) -> int:
+    """Choose how many targets to embed on the way: all, unless that cost more than it gains.
+
+    A pair of the training takes at least six forward passes (two texts, and the backward pass is
+    twice a forward one), so a target for each pair takes at most a seventh of the time. Static
+    embeddings take next to none.
+
+    Args:
+        pairs: The pairs that the run trains on, each as often as it does.
+    """
+    return targets if static else min(targets, max(FEWEST_HELD, pairs))
 
 
 def held_targets(
     settings: TrainSettings, model: SentenceTransformer, targets: int, pairs: int
 ) -> int:
-    """Return how many targets to embed on the way: all, unless that cost more than it gains.
-
-    A pair of the training takes at least six forward passes (two texts, and the backward pass is
-    twice a forward one), so a target for each pair takes at most a seventh of the time.
-
-    Args:
-        pairs: The pairs that the run trains on, each as often as it does.
-    """
+    """Return how many targets to embed on the way, for a run on so many pairs."""
     asked = settings.mine_among
     if settings.cross_encoder is not None or not settings.filters.idle:
         if 0 < asked < targets:
             rule = "filters of false negatives compare with positives, which must be embedded too"
             raise InputError(f"--mine-among {asked}: {rule}; leave it out")
         return targets
-    if is_static(model) and not asked:  # it takes next to no time
-        return targets
-    return min(targets, asked or max(FEWEST_HELD, pairs))
+    return min(targets, asked or usually_held(targets, pairs, static=is_static(model)))
 
 
-def planned_steps(settings: TrainSections, pairs: int, batch_size: int) -> int:
+def planned_steps(settings: TrainSections, pairs: int, taken: int) -> int:
     """Return the steps of a run: as given, of the epochs given, or by the size of the data.
 
+    Each step takes `taken` of the pairs.
+
     Example:
-        >>> planned_steps(TrainSettings(epochs=2.0), pairs=3000, batch_size=64)
+        >>> planned_steps(TrainSettings(epochs=2.0), pairs=3000, taken=64)
         94
         >>> [planned_steps(TrainSettings(), n, 64) for n in (500, 3000, 100_000)]
         [100, 235, 2000]
     """
     if settings.steps:
         return settings.steps
-    steps = math.ceil((settings.epochs or _EPOCHS) * pairs / batch_size)
+    steps = math.ceil((settings.epochs or _EPOCHS) * pairs / taken)
     return steps if settings.epochs else min(max(steps, _FEWEST), _MOST)
 
 

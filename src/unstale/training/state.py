@@ -66,11 +66,10 @@ def load_miner(folder: Path, miner: Miner, record: RunRecord) -> None:
         if known or (world() == 1 and not list(folder.glob("miner-*-of-*"))):
             try:
                 search.load_state_dict(known)
-            except (KeyError, RuntimeError, ValueError):
+            except (KeyError, RuntimeError, ValueError) as error:
                 rule = "the state of its search is that of another version of unstale"
-                raise InputError(
-                    f"{folder}: {rule}; resume with that one, or start again"
-                ) from None
+                way = "resume with that one, or start again"
+                raise InputError(f"{folder}: {rule} ({error}); {way}") from error
         else:
             _LOG.warning("another number of processes: the search begins a new snapshot")
     record.counters = Counters(**state["counters"])
