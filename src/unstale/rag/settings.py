@@ -83,5 +83,7 @@ def check_reading(settings: RagSettings) -> None:
         raise InputError(f"--start-targets {settings.start_targets}: {rule}")
     if settings.reader_lr == 0 and settings.strategy in READER_ONLY:
         raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.strategy == "none" and not settings.filters.idle:
+        raise InputError("--strategy none retrieves no targets, so there is nothing to filter")
     if settings.patience and not settings.dev_questions:
         raise InputError("--patience needs --dev-questions: it stops by what they show")
