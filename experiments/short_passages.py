@@ -43,7 +43,7 @@ def cut(data: Path, output: Path, most: int, answer_words: int) -> dict[str, int
         lines = (data / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()[1:]
         judged = [line.split("\t")[:2] for line in lines]
         titles = sorted({paragraphs[target]["title"] for _, target in judged})
-        drawn = set(random.Random(0).sample(titles, pages))
+        drawn = set(random.Random(0).sample(titles, min(pages, len(titles))))
         own = {id: p for id, p in paragraphs.items() if p["title"] in drawn}
         passages |= {id: list(_passages(paragraph, most)) for id, paragraph in own.items()}
         qrels[split] = []

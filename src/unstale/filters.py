@@ -26,8 +26,8 @@ class Filters:
         range_max: Consider only this many of the best candidates of each query. Default: as many
             as are mined, or ten times that if a margin, --max-score or a cross-encoder may drop
             some, and range_min more.
-        cross_encoder_margin: Also drop targets that the cross-encoder, if there is one, scores less
-            than this much below the positive.
+        cross_encoder_margin: With a cross-encoder, drop targets that it does not score at least
+            this much below the positive.
     """
 
     absolute_margin: float | None = None

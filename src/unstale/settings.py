@@ -238,8 +238,8 @@ class GuardSettings:
     """Evaluation: which weights are kept.
 
     Args:
-        guard: Save the weights with the best nDCG@10 on dev: those before training, when mining
-            begins, during mining or at the last step. The last step is preferred if it is within
+        guard: Save the weights with the best nDCG@10 on dev. It is measured before training, when
+            mining begins, during mining and at the last step, which is preferred if it is within
             0.3 points of the best. Without a dev split, half of --holdout is taken out of training
             for it, at most 500 queries. If that would be fewer than 20, the last weights are kept.
     """

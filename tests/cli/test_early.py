@@ -111,6 +111,10 @@ WRONG = {
     "compare --reader tiny --absolute-margin 1 --output x": "the rules without one are max-score",
     "rag --range-min 3 --range-max 3 --output x": "cannot mine 1 targets between --range-min 3",
     "rag --data other.csv --output x": "other.csv: no column question",
+    "rag --data asked.csv --output x": "asked.csv has no corpus",
+    "rag --strategy none --max-score 1 --output x": "nothing to filter",
+    "train --data sheet.xlsx --output x": "sheet.xlsx is a spreadsheet",
+    "evaluate --model run --output x": "did you mean run/model?",
     "rag --data faq.csv:question=query,answer=positive --corpus here --output x": "holds no texts",
     "compare --strategy stale --output x": "a comparison takes --strategies and --seeds",
     "compare --strategies stale,stale --output x": "--strategies names stale twice",
@@ -172,6 +176,8 @@ def test_errors_come_before_torch(tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text("query,positive\na,b\n")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "file").touch()
+    (tmp_path / "asked.csv").write_text("question,answer\na,b\n")
+    (tmp_path / "sheet.xlsx").touch()
     (tmp_path / "other.csv").write_text("foo,bar\na,b\n")
     (tmp_path / "other.jsonl").write_text('{"foo": "a"}\n')
     (tmp_path / "old.npy").touch()

@@ -98,8 +98,8 @@ def test_a_run_counts_what_filters_drop(start, questions, tmp_path: Path) -> Non
     done = train_rag(questions, *start(), tmp_path / "run", **options)
     assert done.candidates_dropped == {"range_min": 2 * 8}  # steps, questions in one
     assert done.candidates_considered == 2 * 8 * 4
-    none = train_rag(questions, *start(), tmp_path / "none", **options | {"strategy": "none"})
-    assert not none.candidates_dropped
+    with pytest.raises(InputError, match="there is nothing to filter"):
+        train_rag(questions, *start(), tmp_path / "none", **options | {"strategy": "none"})
 
 
 @pytest.mark.parametrize(

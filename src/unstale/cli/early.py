@@ -99,12 +99,14 @@ def _check_questions(name: str, corpus: str | None) -> None:
     """Refuse a table without questions and answers, and a corpus without texts."""
     from unstale.data.formats.reading import Reading
     from unstale.rag.table import TABLES, read_table
-    from unstale.rag.texts import read_texts
+    from unstale.rag.texts import no_corpus, read_texts
 
     _, place, columns = split_name(name)
-    path = Path(place)
+    path, reading = Path(place), Reading()
     if path.is_file() and path.suffix in TABLES:
-        next(read_table(path, columns, False, Reading()), None)
+        next(read_table(path, columns, False, reading), None)
+        if not corpus and "context" not in reading.columns:
+            raise no_corpus(path)
     if corpus:
         next(read_texts(str(corpus), False), None)
 

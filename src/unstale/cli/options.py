@@ -178,7 +178,7 @@ class RagFlags(ResumeFlags, RagSettings, DropoutFlags, ShapeFlags):
             folder or hub name.
         reader: Reader to load: `tiny` (a small untrained T5), or the folder or hub name of a model
             with an encoder and a decoder, such as T5, or a decoder only, such as Llama.
-        reader_max_length: Truncate a target after N tokens; the question comes on top of them.
+        reader_max_length: Truncate a target after N tokens. The question is never cut.
         answer_length: Largest number of tokens of an answer.
         reader_lora: Train adapters of this rank in the reader instead of its weights (LoRA; needs
             peft). The saved reader has them added to its weights. 0 trains all weights.
@@ -207,6 +207,7 @@ class DemoFlags:
 
     Args:
         output: Folder for the results. What an earlier demo wrote there is replaced.
+        steps: Number of optimizer steps of each training.
     """
 
     output: str = "runs/demo"

@@ -80,6 +80,8 @@ def _detect(source: Location) -> Format:
         if found.fits(source):
             return found
     path = source.path
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise InputError(f"{path} is a spreadsheet: save the sheet as .csv")
     looked = "\n".join(f"  {form.name}: {form.about}" for form in FORMATS.values())
     inside = sorted(p.name for p in path.iterdir())[:8] if path.is_dir() else [path.name]
     raise InputError(f"no format fits {path} ({', '.join(inside)}); looked for\n{looked}")

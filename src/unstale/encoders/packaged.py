@@ -31,7 +31,9 @@ def check_model(name: str) -> None:
     path = Path(name)
     if path.is_dir():
         if not any((path / file).exists() for file in ("modules.json", "config.json")):
-            raise InputError(f"{name} is not a model: it has neither modules.json nor config.json")
+            meant = f"; did you mean {path / 'model'}?" if (path / "model").is_dir() else ""
+            rule = "it has neither modules.json nor config.json"
+            raise InputError(f"{name} is not a model: {rule}{meant}")
     elif path.exists():
         raise InputError(f"{name} is a file; a model is a folder, `tiny` or a name on the hub")
     elif not is_hub_name(name):

@@ -17,7 +17,6 @@ from unstale import distributed
 from unstale.declare import changed
 from unstale.evaluation.retrieve import cached_chunks, retrieve
 from unstale.files import atomic_folder, write_json
-from unstale.filters import Filters
 from unstale.rag.algorithm2 import RetrieverReaderLoss
 from unstale.rag.check import check_rag
 from unstale.rag.dev import LOOKS, choose_dev, score
@@ -95,8 +94,7 @@ def train_rag_checked(
     trained = np.stack([rows, np.full_like(rows, -1)], axis=1)  # gold targets are not looked at
     prepared = prepare(
         retriever, dataset, checked, output, trained,
-        filters=settings.filters if checked.counts.hard else Filters(),  # of nothing
-        progress=progress, reader=reader.weights,
+        filters=settings.filters, progress=progress, reader=reader.weights,
     )  # fmt: skip
     evaluator = RagEvaluator(
         questions, prepared.tokens, reader, checked, dev=dev, progress=progress

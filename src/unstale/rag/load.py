@@ -17,7 +17,7 @@ from unstale.errors import InputError
 from unstale.rag.questions import QuestionSet
 from unstale.rag.records import parse_record
 from unstale.rag.table import TABLES, is_question_table, read_table
-from unstale.rag.texts import CORPORA, read_texts
+from unstale.rag.texts import CORPORA, no_corpus, read_texts
 
 _DEV = ("validation", "valid", "val")  # other words for it
 _JSON = (".json", ".jsonl")
@@ -141,10 +141,7 @@ def _read(
                 column = gatherer.target(target, where)
                 gatherer.judge(split, row, column, int(target in example.positives))
     if not len(gatherer.targets):
-        raise InputError(
-            f"{path} has no corpus, and its questions bring no contexts; name the texts by "
-            f"--corpus, or put one of {', '.join(CORPORA)} into the folder"
-        )
+        raise no_corpus(path)
     if corpus is None and progress:
         count = len(gatherer.targets)
         _LOG.warning("%s: no corpus; the questions' %d contexts are it", path, count)

@@ -32,7 +32,7 @@ def load_reader(
 
     Args:
         name: A folder or a hub name.
-        max_length: Tokens after which a target is cut; the question comes on top of them.
+        max_length: Tokens after which a target is cut. The question is never cut.
         answer_length: The most tokens of an answer.
         dropout: Keep the model's dropout while training.
         lora: Rank of the adapters to train instead of the weights (LoRA); 0 trains the weights.

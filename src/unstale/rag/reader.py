@@ -70,7 +70,7 @@ class Reader(nn.Module, ABC):
     Args:
         model: From transformers.
         tokenizer: Its tokenizer.
-        max_length: Tokens after which a target is cut; the question comes on top of them.
+        max_length: Tokens after which a target is cut. The question is never cut.
         answer_length: The most tokens of an answer.
         usual_lr: The learning rate to train it with, unless another is chosen.
     """

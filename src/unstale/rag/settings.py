@@ -19,19 +19,19 @@ class ReaderSettings:
     Args:
         k: Targets retrieved for each question, in training and when answering. Default: 32 as in
             the paper, or 8 on a CPU.
-        start_targets: While training, how many of the k are those that the retriever ranked first
-            before it was trained, so that no target is hidden for good by what it learns. Default:
-            half of them. 0 reproduces the paper.
+        start_targets: How many of the k targets, while training, are those that the retriever
+            ranked first before it was trained. They stay in view whatever it learns. Default: half
+            of them. 0 reproduces the paper.
         fusion: fid lets the decoder see all targets at once, as in the paper's experiments.
             marginal lets each target answer, weighted by the retriever, as Algorithm 2 is written;
             a reader that cannot read yet learns it far sooner.
-        reader_lr: Learning rate of the reader. 0 only reads from it and trains the retriever
-            alone, for about a third of the time. Default: 3e-3 for `tiny`, otherwise 1e-4.
+        reader_lr: Learning rate of the reader. 0 leaves the reader as it is and trains only the
+            retriever, in about a third of the time. Default: 3e-3 for `tiny`, otherwise 1e-4.
         dev_questions: Largest number of dev questions by which the best weights of the run are
             chosen. Without a split dev, a tenth of the training questions is held out. 0 keeps the
             last weights, whatever they are.
-        patience: Stop early when this many looks at the dev questions in a row, of five in a run,
-            were no better than the best. 0 never stops early.
+        patience: Stop early when this many measurements in a row on the dev questions are no
+            better than the best. A run makes five. 0 never stops early.
         eval_questions: Largest number of questions to evaluate on, drawn once. 0 is all.
     """
 
@@ -83,5 +83,7 @@ def check_reading(settings: RagSettings) -> None:
         raise InputError(f"--start-targets {settings.start_targets}: {rule}")
     if settings.reader_lr == 0 and settings.strategy in READER_ONLY:
         raise InputError(f"--reader-lr 0 with --strategy {settings.strategy} trains nothing")
+    if settings.strategy == "none" and not settings.filters.idle:
+        raise InputError("--strategy none retrieves no targets, so there is nothing to filter")
     if settings.patience and not settings.dev_questions:
         raise InputError("--patience needs --dev-questions: it stops by what they show")

@@ -77,7 +77,8 @@ def read_table(
     for where, row in table_rows(path, progress, reading):
         if columns is None:
             columns = _find_columns(row, chosen, str(path))
-            reading.columns = {"question": columns.question, "answer": columns.answer}
+            found = columns._asdict().items()
+            reading.columns = {role: name for role, name in found if name is not None}
         reading.rows += 1
         if flaw := _flaw(columns, row):
             reading.skip(flaw, where)

@@ -27,6 +27,14 @@ _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*\s*$")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
+def no_corpus(path: Path) -> InputError:
+    """Make the error of questions that neither have a corpus nor bring texts of their own."""
+    return InputError(
+        f"{path} has no corpus, and its questions bring no contexts; name the texts by "
+        f"--corpus, or put one of {', '.join(CORPORA)} into the folder"
+    )
+
+
 def read_texts(place: str, progress: bool) -> Iterator[tuple[str, Target]]:
     """Yield `(where, target)` of `PATH[:text=COLUMN,title=COLUMN,id=COLUMN]`.
 

@@ -33,7 +33,7 @@ def tiny_reader(
         texts: Questions, targets and answers.
         width: Width of its hidden states.
         layers: Number of layers of its encoder, and of its decoder.
-        max_length: Tokens after which a target is cut; the question comes on top of them.
+        max_length: Tokens after which a target is cut. The question is never cut.
         answer_length: The most tokens of an answer.
         seed: Random seed of its weights.
         device: Where to put it.
