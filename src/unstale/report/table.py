@@ -10,7 +10,7 @@ from rich.console import Console
 from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
-from unstale.shown import console, say
+from unstale.shown import console, say, shortened
 
 # The metrics that fit in a terminal: of rankings, and of answers.
 TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
@@ -44,15 +44,10 @@ def print_found(run: RunResult) -> None:
         drawn.add_column(head)
     for one in run.found or ():
         rank = "not in the best 100" if one.label_rank is None else f"rank {one.label_rank}"
-        drawn.add_row(_printable(one.query), _printable(one.first), rank)
+        texts = (" ".join(text.split()) for text in (one.query, one.first))  # on one line
+        drawn.add_row(*(shortened(text, _TEXT) for text in texts), rank)
     if run.found:
         console().print(drawn)
-
-
-def _printable(text: str) -> str:
-    """Shorten a text to one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= _TEXT else f"{line[: _TEXT - 1]}…"
 
 
 def print_comparison(runs: Sequence[RunResult], summary: dict[str, Any], *, title: str) -> None:

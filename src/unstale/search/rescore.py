@@ -14,7 +14,7 @@ from unstale.corrector.network import Corrector
 from unstale.search.added import Added
 from unstale.search.best import TopK, agreement
 from unstale.search.search import Asked
-from unstale.search.vectors import CORRECTED, Vectors
+from unstale.search.vectors import Vectors, corrected_rows
 
 _ALWAYS = 2  # ranks on either side of the k-th that are always rescored, to measure the error
 _DEVIATIONS = 2.0  # measured: where 2% of the queries may be in doubt, under 1% of the best is lost
@@ -33,7 +33,9 @@ class ExactScores(NamedTuple):
         queries, _, added = self.asked
         distinct, place = rows[wanted].unique(return_inverse=True)
         score = self.corrector.scorer(queries)
-        parts = [score(self.buffer[part]) for part in distinct.split(CORRECTED)]
+        floats = sum(queries.shape) + self.corrector.held(len(queries))
+        size = corrected_rows(queries.device, floats)
+        parts = [score(self.buffer[part]) for part in distinct.split(size)]
         scores = torch.cat(parts, dim=1)
         if added is not None:
             scores = scores + added.scores(distinct)

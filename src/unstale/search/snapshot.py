@@ -17,7 +17,7 @@ from torch import Tensor
 from unstale.buffer.stored import Stored
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
-from unstale.search.vectors import CORRECTED, Vectors
+from unstale.search.vectors import Vectors, corrected_rows
 from unstale.settings import Precision
 
 _CHUNK = 65_536
@@ -92,7 +92,9 @@ class Snapshot:
         """Correct the next rows of a pass."""
         assert self.current is not None
         stop = min(self.position + count, len(self.buffer))
-        for places in torch.arange(self.position, stop, device=self.buffer.device).split(CORRECTED):
+        device, dim = self.buffer.device, self.buffer.dim
+        size = corrected_rows(device, 2 * dim + self.current.held(dim))
+        for places in torch.arange(self.position, stop, device=device).split(size):
             rows = places if self.order is None else self.order.to(places.device)[places]
             corrected = self.current.unscaled(self.buffer[rows])
             if self.current.unit:

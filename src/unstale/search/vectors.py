@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unstale.buffer.stored import Chunks
 
-CORRECTED = 2048  # rows to correct at once, which bounds the memory of a wide hidden layer
+_CORRECTED = 2048  # rows to correct at once on a CPU: it bounds the memory of a wide hidden layer
 _CACHE = 24 * 2**20  # bytes; measured: what stays in a CPU's last-level cache between two layers
 _MEMORY = 2**30  # bytes of an accelerator's memory to use at once: few and large products
 
@@ -23,6 +23,16 @@ def chunk_rows(device: torch.device, floats: int) -> int:
     if device.type == "cpu":
         return min(16_384, max(1024, _CACHE // (4 * floats)))
     return max(1024, _MEMORY // (4 * floats))
+
+
+def corrected_rows(device: torch.device, floats: int) -> int:
+    """Return how many targets to correct at once, each of which takes some floats.
+
+    Example:
+        >>> corrected_rows(torch.device("cpu"), 1024), corrected_rows(torch.device("cuda"), 1024)
+        (2048, 262144)
+    """
+    return _CORRECTED if device.type == "cpu" else chunk_rows(device, floats)
 
 
 @runtime_checkable

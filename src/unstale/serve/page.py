@@ -9,6 +9,7 @@ from unstale.rag.ask import Asker
 from unstale.report.document import document, style_sheet
 from unstale.report.escape import escape
 from unstale.serve.sides import Hit, Side, compare
+from unstale.shown import shortened
 
 TEXT = 600  # characters of a target to show
 LONGEST = 2000  # characters of a query
@@ -77,7 +78,7 @@ class Page:
         ids, texts = self.dataset.target_ids.take(rows), self.dataset.targets.take(rows)
         items = "".join(
             f'<li><p class="where">{head} <code>{escape(id)}</code></p>'
-            f"<p>{escape(text if len(text) <= TEXT else f'{text[: TEXT - 1]}…')}</p></li>"
+            f"<p>{escape(shortened(text, TEXT))}</p></li>"
             for head, id, text in zip(heads, ids, texts, strict=True)
         )
         return f'<ol class="hits">{items}</ol>'
