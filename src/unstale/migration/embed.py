@@ -19,6 +19,7 @@ from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
+from unstale.engine import Engine
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.migration.sample import Picked
@@ -52,6 +53,7 @@ class Stages:
     dataset: RetrievalDataset
     folder: Path
     part: Part | None = None  # that this process embeds, beside others
+    engine: Engine = "local"
 
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
@@ -68,7 +70,7 @@ class Stages:
         made_by, into = fingerprint(self.model, some.targets), folder / "vectors"
         buffer, now = embed_corpus(
             self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0,
-            part=self.part,
+            part=self.part, engine=self.engine,
         )  # fmt: skip
         clock = folder / "clock.json"
         if rank() == 0 and (now or not clock.is_file()):

@@ -137,7 +137,7 @@ class Migration:
         check_processes(now)
         on_first(lambda: _check_same(output / STAGES / MADE_OF, now, source.ids))
         asked = queries.embed(self.model, dataset)
-        stages = Stages(self.model, dataset, output / STAGES, self.part)
+        stages = Stages(self.model, dataset, output / STAGES, self.part, self.settings.engine)
         lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
         earlier = tuple(sorted(path.parent.name for path in lists))
         device = self.model.device
@@ -153,7 +153,7 @@ class Migration:
         if self.settings.way == "rewrite":
             made_by = fingerprint(self.model, dataset.targets)
             path, correcting = write_index(
-                source, done.learned.corrector, known, output, made_by, device
+                source, done.learned.corrector, known, output, made_by, device, self.settings.engine
             )
             on_first(lambda: write_rows(output, dataset.target_ids, known))
         if file_states(source.path) != self._read:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from unstale.declare import MOST_SEED, check_bounds, setting
+from unstale.engine import EngineSettings, check_engine
 from unstale.errors import InputError
 from unstale.integrity import BUFFER
 from unstale.migration.stores.address import KINDS
@@ -19,7 +20,7 @@ LEAST_HELD_OUT = 20
 
 
 @dataclass(frozen=True)
-class MigrateSettings:
+class MigrateSettings(EngineSettings):
     """How to migrate.
 
     Args:
@@ -56,6 +57,7 @@ class MigrateSettings:
     def check_alone(self) -> None:
         """Refuse what makes no sense, whatever the vectors are."""
         check_bounds(self)
+        check_engine(self.engine)
         if self.fraction is not None and self.count is not None:
             flags = f"--fraction {self.fraction} and --count {self.count}"
             raise InputError(f"say how much to embed by one flag, not by {flags}")

@@ -40,6 +40,8 @@ class QdrantStore:
             list(kinds), address.vector if self.named else _WHOLE, "vector", address
         )
         self.dim = int(kinds[self.vector].size)
+        others = [*kinds, *(self.config.sparse_vectors or {})]
+        self.others = [name for name in others if name != self.vector]
         distance = str(kinds[self.vector].distance.value)
         self.metric = _METRICS.get(distance, distance)
         self.points, names = self._read_ids(self.collection)
@@ -65,9 +67,11 @@ class QdrantStore:
                 return points, names
 
     def _points(self, rows: Sequence[int], *, payload: bool) -> list[Any]:
-        """Return points in the order asked for; the vectors of all names go along."""
+        """Return points in the order asked for: the vectors that count, or what goes with them."""
         asked = [self.points[row] for row in rows]
-        some = [self.vector] if self.named and not payload else True
+        some: list[str] | bool = not payload
+        if self.named:
+            some = self.others if payload else [self.vector]
         found = self.client.retrieve(
             self.collection, asked, with_vectors=some, with_payload=payload
         )
@@ -118,7 +122,7 @@ class QdrantStore:
             points = [
                 self.models.PointStruct(
                     id=point.id,
-                    vector=point.vector | {self.vector: new} if self.named else new,
+                    vector=(point.vector or {}) | {self.vector: new} if self.named else new,
                     payload=(point.payload or {}) | {"is_fresh": bool(is_fresh)},
                 )
                 for point, new, is_fresh in zip(
