@@ -116,7 +116,9 @@ class Fitting:
         have = len(sample.rows)
         for stage in self.earlier:
             sample = sample.joined(self.source, self.embed(stage, _picked_already))
-        lacking = have + more - len(sample.rows)
+        rows = self.source.rows  # of which some may have come or gone
+        wanted = rows if self.settings.re_embed == 1 else min(rows, have + more)
+        lacking = wanted - len(sample.rows)
         if lacking <= 0:
             return sample
         stage = f"{RE_EMBEDDED}-{len(self.earlier) + 1}" if self.earlier else RE_EMBEDDED

@@ -5,6 +5,8 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from jaxtyping import Int
+from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
@@ -24,7 +26,13 @@ from unstale.migration.validate import Pairs
 from unstale.migration.verdict import Rates, advise
 from unstale.migration.ways import Trial
 
+RELEVANT = "relevant"
 CHECKED = 32  # sampled targets that the old model embeds again, to see that it made the index
+
+
+def relevant_stage(rows: Int[ndarray, " n"]) -> str:
+    """Name the stage that embeds some relevant targets."""
+    return f"{RELEVANT}-{digest(rows.tolist())[:8]}"
 
 
 @final
@@ -64,8 +72,7 @@ class Fusing:
         pairs = queries.qrels.pairs
         wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
         # Other queries may judge when a migration is resumed with more to embed.
-        stage = f"relevant-{digest(wanted.tolist())[:8]}"
-        found = stages(stage, lambda: Picked(wanted, wanted))
+        found = stages(relevant_stage(wanted), lambda: Picked(wanted, wanted))
         relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
         # What the trial judges by, it has not learned from; the adapter learns from all.
         taught = sample.take((~sample.held_out).nonzero()[0])

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from unstale.engine import Engine, ray_map
 from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.integrity import digest
+from unstale.migration.joined import JoinedQueries
 from unstale.migration.stale import NewIndex, StaleVectors
 from unstale.settings import Precision
 
@@ -36,6 +37,23 @@ class Known(NamedTuple):
 
     rows: Int[Tensor, " n"]
     fresh: Float[Tensor, "n e"]
+
+
+@final
+class Joined(nn.Module):
+    """A corrector that keeps the old vector beside the corrected one."""
+
+    def __init__(self, corrector: nn.Module, join: JoinedQueries) -> None:
+        super().__init__()
+        self.corrector, self.lengths = corrector, join.parts()
+
+    def forward(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n w"]:
+        """Correct, and join."""
+        return self.join(stale, self.corrector(stale))
+
+    def join(self, stale: Float[Tensor, "n d"], new: Float[Tensor, "n e"]) -> Float[Tensor, "n w"]:
+        """Put old and new vectors end to end."""
+        return torch.cat([self.lengths[0] * stale, self.lengths[1] * new], dim=1)
 
 
 def index_chunks(
@@ -119,25 +137,29 @@ def write_index(
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    identity = digest([made_by, known.rows.tolist(), hash_weights({"fresh": known.fresh})])
+    names, maker = [str(row) for row in known.rows.tolist()], made_by
+    if source.ids is not None:  # rows may come and go
+        names = source.ids.take(known.rows.numpy())
+        maker = {k: v for k, v in made_by.items() if k not in ("texts", "targets")}
+    identity = digest([maker, names, hash_weights({"fresh": known.fresh})])
     first, dim = on_first(lambda: source.resume_at(folder, identity)), known.fresh.shape[1]
     pieces = index_chunks(source, corrector, known, device=device, first=first, engine=engine)
     arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
-    fresh = _is_fresh(known, source.rows)
+    fresh = _is_fresh(known.rows, source.rows)
     path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
 
 
-def write_rows(folder: Path, ids: Texts, known: Known) -> None:
+def write_rows(folder: Path, ids: Texts, known: Int[Tensor, " n"]) -> None:
     """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
-    columns = {"id": list(ids), "is_fresh": _is_fresh(known, len(ids))}
+    columns = {"id": ids.column, "is_fresh": _is_fresh(known, len(ids))}
     with atomic_file(folder / "rows.parquet") as temporary:
         pq.write_table(pa.table(columns), temporary)
 
 
-def _is_fresh(known: Known, rows: int) -> Bool[ndarray, " rows"]:
+def _is_fresh(known: Int[Tensor, " n"], rows: int) -> Bool[ndarray, " rows"]:
     fresh = np.zeros(rows, np.bool_)
-    fresh[known.rows.numpy()] = True
+    fresh[known.numpy()] = True
     return fresh
