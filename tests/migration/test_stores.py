@@ -227,3 +227,34 @@ def test_a_table_is_migrated_grown_and_swapped_by_the_command(
     np.testing.assert_allclose(np.array(served["vector"].to_pylist()), whole, atol=1e-5)
     assert main(["correct", "--resume", "--re-embed", "10", *output]) == 2  # of what is gone
     assert "changed since" in capsys.readouterr().err
+
+
+def test_a_migration_whose_swap_is_refused_is_not_finished(
+    beir: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """`--resume --swap` tries again, and `--resume` of a finished one sees rows that came since."""
+    dataset = read_beir(beir)
+    ids = list(dataset.target_ids)
+    made = load_encoder("tiny").encode_document(list(dataset.targets))
+    family, place = family_of("lancedb"), tmp_path / "base"
+    place.mkdir()
+    address = family.add(place, made[:119], ids[:119])
+    output = ["--output", str(tmp_path / "new")]
+    words = ["correct", "--vectors", address, "--data", str(beir), "--model", "tiny"]
+    words += ["--count", "80", "--method", "linear", *output]
+    swap = StoreVectors.swap
+
+    def late(source: StoreVectors) -> str:
+        family.add(place, made, ids)  # a row comes at the last moment
+        return swap(source)
+
+    monkeypatch.setattr(StoreVectors, "swap", late)
+    assert main([*words, "--swap"]) == 2
+    assert "is not swapped: 1 rows were added and 0 deleted just now" in capsys.readouterr().err
+    assert not (tmp_path / "new" / "files.json").exists()
+    monkeypatch.setattr(StoreVectors, "swap", swap)
+    assert main(["correct", "--resume", *output, "--swap"]) == 0
+    said = capsys.readouterr().out
+    assert "1 rows were added and 0 deleted" in said
+    assert "now has the rows of docs-new" in said
+    assert len(family.payload(address)) == 120

@@ -15,6 +15,7 @@ from unstale.distributed import on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.migration.growth import growth_table
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.stale import StaleVectors
 from unstale.migration.stores.vectors import StoreVectors
@@ -89,4 +90,6 @@ def _show(done: Migrated) -> None:
     judged = done.results["verdict"]
     if "ways" in judged:
         say(ways_table(judged["ways"], done.results["queries"]["validate"]))
+    if "growth" in judged:
+        say(growth_table(judged["growth"]))
     say(judged["text"])

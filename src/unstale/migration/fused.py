@@ -16,6 +16,7 @@ from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted
 from unstale.migration.fusion import LEAST_JUDGED, BothQueries, Judged, fit_adapter
+from unstale.migration.growth import SERVED, growth, replay
 from unstale.migration.index import Known
 from unstale.migration.order import check_old_model
 from unstale.migration.queries import Parted
@@ -61,7 +62,7 @@ class Fusing:
         sample = done.sample
         self._check_old_model(done)
         held = torch.from_numpy(sample.held_out)
-        both = self._queries(queries)
+        both = self._queries(queries.check)
         asking = both or BothQueries(sample.stale[held], sample.fresh[held])
         about = {"targets": len(sample.rows), "weight_by": "rule"}
         adapter = fit_adapter(sample.stale, sample.fresh, sample.held_out, asking, about)
@@ -84,13 +85,22 @@ class Fusing:
             Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,
         )  # fmt: skip
         values, weight = trial.run(judged)
-        verdict = advise(values, self._rates(done, len(wanted)))
+        rates = self._rates(done, len(wanted))
+        verdict = advise(values, rates)
+        if earlier := self._queries(self._others(queries)):
+            grown = replay(self.source, tried, judged.queries, earlier, sample.rows)
+            verdict["growth"] = growth(grown, values, rates)
         about |= {"weight_by": "judgements", "judged": len(judged.rows)}
         return Fused(replace(adapter, weight=weight, about=about), verdict, len(wanted))
 
-    def _queries(self, queries: Parted) -> BothQueries | None:
-        """Embed the queries that judge with both models; None if there are none."""
-        texts = self.dataset.queries.take(queries.check)
+    def _others(self, queries: Parted) -> Int[ndarray, " n"]:
+        """Draw queries that do not judge."""
+        others = np.setdiff1d(np.arange(len(self.dataset.queries)), queries.check)
+        return np.random.default_rng(self.settings.seed).permutation(others)[: SERVED[-1]]
+
+    def _queries(self, rows: Int[ndarray, " n"]) -> BothQueries | None:
+        """Embed queries with both models; None if there are none."""
+        texts = self.dataset.queries.take(rows)
         if not texts:
             return None
         return BothQueries(embed_queries(self.old_model, texts), embed_queries(self.model, texts))
