@@ -111,7 +111,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        asked = orjson.loads(self.rfile.read(length)) if length else {}
+        sent = self.rfile.read(length)
+        if len(sent) < length:  # whoever asked was killed
+            return
+        asked = orjson.loads(sent) if sent else {}
         path = urlparse(self.path).path
         with self.collections.lock:
             if path == "/":
