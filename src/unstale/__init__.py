@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from unstale.jobs import train as train
     from unstale.migration.adapter import QueryAdapter as QueryAdapter
     from unstale.migration.job import migrate as migrate
+    from unstale.migration.joined import JoinedQueries as JoinedQueries
     from unstale.migration.on_read import FreshVectors as FreshVectors
     from unstale.migration.on_read import ReadThrough as ReadThrough
     from unstale.migration.settings import MigrateSettings as MigrateSettings
@@ -42,6 +43,7 @@ _HOMES = {
     "FreshVectors": "unstale.migration.on_read",
     "Hit": "unstale.jobs",
     "Index": "unstale.jobs",
+    "JoinedQueries": "unstale.migration.joined",
     "MigrateSettings": "unstale.migration.settings",
     "QueryAdapter": "unstale.migration.adapter",
     "ReadThrough": "unstale.migration.on_read",

@@ -102,7 +102,7 @@ def grow_chroma(address: str, *, delete: str, add: str) -> None:
     docs = _chroma(address).get_collection("docs", embedding_function=None)
     one = docs.get(ids=["d0"], include=["embeddings"])["embeddings"]
     docs.delete(ids=[delete])
-    docs.add(ids=[add], embeddings=one, metadatas=[{"text": add}])
+    docs.add(ids=[add], embeddings=one, metadatas=[{"text": add}], documents=[add * 3])
 
 
 def payload_chroma(address: str) -> Payload:

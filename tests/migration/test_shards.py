@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file
 
 from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
+from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
 from unstale.locks import release
 
@@ -67,23 +70,54 @@ def test_what_is_no_part_is_refused(
         assert "--shard must be I/N" in capsys.readouterr().err
 
 
-def test_rows_that_came_or_went_are_named_on_resume(
-    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_rows_that_come_or_go_are_taken_into_account_on_resume(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 ) -> None:
-    dataset = read_beir(beir)
-    ids = list(dataset.target_ids)
-    old, names = tmp_path / "old.npy", tmp_path / "ids.txt"
-    vectors = load_encoder("tiny").encode_document(list(dataset.targets))
-    np.save(old, vectors[1:])
-    names.write_text("\n".join(ids[1:]) + "\n")
+    """Nothing that stays is embedded again, and a deleted row is in no list of targets."""
+    monkeypatch.setattr("unstale.migration.embed.SHARD_ROWS", 16)
+    monkeypatch.setattr("unstale.migration.changes.SHARD_ROWS", 16)
+    dataset, embedded = read_beir(beir), []
+    ids = np.array(list(dataset.target_ids))
+    made = load_encoder("tiny").encode_document(list(dataset.targets))
+    old, names, output = tmp_path / "old.npy", tmp_path / "ids.txt", tmp_path / "new"
+
+    def have(rows: np.ndarray) -> None:
+        np.save(old, made[rows])
+        names.write_text("\n".join(ids[rows]) + "\n")
+
+    def embed(model, tokens, rows, **options):
+        embedded.extend(rows)
+        return embed_targets(model, tokens, rows, **options)
+
+    monkeypatch.setattr("unstale.buffer.embed.embed_targets", embed)
+    have(np.arange(1, 120))
     words = ["correct", "--vectors", str(old), "--ids", str(names), "--data", str(beir)]
-    words += ["--model", "tiny", "--count", "80", "--method", "linear"]
-    words += ["--output", str(tmp_path / "new")]
-    run(*words, "--shard", "0/2")
-    np.save(old, vectors[:-2])
-    names.write_text("\n".join(ids[:-2]) + "\n")
-    assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 2
-    release()
-    said = capsys.readouterr().err
-    assert "1 rows were added and 2 deleted since" in said
-    assert ids[0] in said
+    words += ["--model", "tiny", "--count", "80", "--re-embed", "20", "--method", "linear"]
+    run(*words, "--output", str(output))
+    assert len(embedded) == 100
+    (output / "files.json").unlink()  # as if it had been interrupted at its end
+    assert pq.read_table(output / "embedded" / "ids.parquet")["id"].to_pylist() == list(ids[1:])
+    picked = load_file(output / "embedded" / "sample" / "picked.safetensors")["rows"]
+    gone = picked[3] + 1  # of all texts
+    now = np.setdiff1d(np.arange(120)[::-1], [gone])[::-1]  # in another order, and with the first
+    have(now)
+    assert main(["correct", "--resume", "--shard", "0/2", "--output", str(output)]) == 2
+    assert "1 rows were added and 1 deleted since; resume without" in capsys.readouterr().err
+    embedded.clear()
+    run("correct", "--resume", "--output", str(output))
+    assert "1 rows were added and 1 deleted: they" in capsys.readouterr().out
+    assert len(embedded) <= 1  # where it brings the enlarged sample back to its size
+    rows = pq.read_table(output / "rows.parquet").to_pydict()
+    assert rows["id"] == list(ids[now])
+    stays = np.isin(ids[now], ids[1:][picked])
+    assert np.array(rows["is_fresh"])[stays].all()
+    vectors = np.load(output / "vectors.npy")
+    np.testing.assert_allclose(vectors[stays], made[now][stays], atol=1e-5)
+    monkeypatch.setattr("unstale.migration.changes.LEAST_LEFT", 0.9)
+    have(now[:100])
+    (output / "files.json").unlink()
+    assert main(["correct", "--resume", "--output", str(output)]) == 2
+    assert (
+        "0 rows were added and 19 deleted since; migrate again with another --output"
+        in capsys.readouterr().err
+    )

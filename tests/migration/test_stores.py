@@ -106,8 +106,6 @@ def test_a_killed_write_is_resumed_and_swapped_only_when_told(
     with pytest.raises(InputError, match="32 rows after writing"):
         source.write(tmp_path, halted)
     assert source.resume_at(tmp_path, "one") == 2 * BATCH
-    again = np.arange(2 * BATCH - 5, 2 * BATCH)  # to write rows again changes nothing
-    source.store.write(int(again[0]), vectors[again], again % 3 == 0)
     assert source.store.written() == 2 * BATCH
     np.testing.assert_allclose(source.take(np.arange(ROWS)), stale, atol=1e-6)  # untouched
     shadow = source.write(tmp_path, new_index(source, vectors, tmp_path))
@@ -119,16 +117,32 @@ def test_a_killed_write_is_resumed_and_swapped_only_when_told(
     assert FAMILIES[kind].payload(address) == told
 
 
-def test_rows_that_come_or_go_meanwhile_are_named(kind, address, tmp_path) -> None:
+def test_rows_that_come_or_go_meanwhile_are_followed(kind, address, stale, tmp_path) -> None:
+    """Added rows are corrected and deleted ones dropped; until then a swap is refused."""
     source = open_vectors(address)
     source.write(tmp_path, new_index(source, unit(1, WIDER), tmp_path))
     close(source)
-    FAMILIES[kind].grow(address, delete="d7", add="late")
+    FAMILIES[kind].grow(address, delete="d7", add="late")  # it has the old vector of d0
     source = open_vectors(address)
     gone = 0 if kind == "pgvector" else 1  # where a deleted row takes its new vector along
     with pytest.raises(InputError, match=rf"1 rows were added and {gone} deleted .*late"):
         source.swap()
+
+    def correct(vectors: np.ndarray) -> np.ndarray:
+        np.testing.assert_allclose(vectors, stale[[0]], atol=1e-6)
+        return unit(2, WIDER)[:1]
+
+    assert source.follow(correct) == (1, gone)
+    assert source.follow(correct) == (0, 0)
+    source.swap()
     close(source)
+    served = open_vectors(address)
+    assert sorted(served.ids) == sorted({*IDS, "late"} - {"d7"})
+    found = served.take(served.ids.find(["late", "d8"]))
+    expected = [unit(2, WIDER)[0], unit(1, WIDER)[IDS.index("d8")]]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    close(served)
+    assert not FAMILIES[kind].payload(address)["late"][1]  # it is not fresh
 
 
 def test_a_shadow_with_other_vectors_is_written_anew_or_is_none_of_ours(
@@ -190,16 +204,22 @@ def test_a_table_is_migrated_grown_and_swapped_by_the_command(
     flat = pa.FixedSizeListArray.from_arrays(pa.array(made.reshape(-1)), made.shape[1])
     table = pa.table({"id": dataset.target_ids.take(order), "vector": flat})
     base = lancedb.connect(tmp_path / "base")
-    base.create_table("docs", table)
+    docs = base.create_table("docs", table.slice(0, 119))
     output = ["--output", str(tmp_path / "new")]
     words = ["correct", "--vectors", f"lancedb:{tmp_path / 'base'}#docs", "--data", str(beir)]
     words += ["--model", str(bert_folder), "--count", "80", "--method", "linear", *output]
     assert main(words) == 0
-    for more in (["--re-embed", "20"], ["--re-embed", "40", "--swap"]):
+    assert "were added" not in capsys.readouterr().out
+    docs.add(table.slice(119))
+    docs.delete(f"id = '{table['id'][5].as_py()}'")
+    for more in (["--re-embed", "20"], ["--re-embed", "1", "--swap"]):
         assert main(["correct", "--resume", *more, *output]) == 0
-    assert "now has the rows of docs-new" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.count("1 rows were added and 1 deleted") == 1
+    assert "now has the rows of docs-new" in said
     served = base.open_table("docs").to_arrow()
-    assert served["is_fresh"].to_pylist() == [True] * 120
+    assert served["is_fresh"].to_pylist() == [True] * 119
+    order = np.delete(order, 5)
     assert served["id"].to_pylist() == dataset.target_ids.take(order)
     whole = load_encoder(str(bert_folder)).encode_document(
         dataset.targets.take(order), normalize_embeddings=True
@@ -207,3 +227,34 @@ def test_a_table_is_migrated_grown_and_swapped_by_the_command(
     np.testing.assert_allclose(np.array(served["vector"].to_pylist()), whole, atol=1e-5)
     assert main(["correct", "--resume", "--re-embed", "10", *output]) == 2  # of what is gone
     assert "changed since" in capsys.readouterr().err
+
+
+def test_a_migration_whose_swap_is_refused_is_not_finished(
+    beir: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """`--resume --swap` tries again, and `--resume` of a finished one sees rows that came since."""
+    dataset = read_beir(beir)
+    ids = list(dataset.target_ids)
+    made = load_encoder("tiny").encode_document(list(dataset.targets))
+    family, place = family_of("lancedb"), tmp_path / "base"
+    place.mkdir()
+    address = family.add(place, made[:119], ids[:119])
+    output = ["--output", str(tmp_path / "new")]
+    words = ["correct", "--vectors", address, "--data", str(beir), "--model", "tiny"]
+    words += ["--count", "80", "--method", "linear", *output]
+    swap = StoreVectors.swap
+
+    def late(source: StoreVectors) -> str:
+        family.add(place, made, ids)  # a row comes at the last moment
+        return swap(source)
+
+    monkeypatch.setattr(StoreVectors, "swap", late)
+    assert main([*words, "--swap"]) == 2
+    assert "is not swapped: 1 rows were added and 0 deleted just now" in capsys.readouterr().err
+    assert not (tmp_path / "new" / "files.json").exists()
+    monkeypatch.setattr(StoreVectors, "swap", swap)
+    assert main(["correct", "--resume", *output, "--swap"]) == 0
+    said = capsys.readouterr().out
+    assert "1 rows were added and 0 deleted" in said
+    assert "now has the rows of docs-new" in said
+    assert len(family.payload(address)) == 120

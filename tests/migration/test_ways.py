@@ -46,8 +46,11 @@ def test_a_verdict_comes_first_and_an_adapter_when_asked_for(
     assert ways["re-embed all"]["more_targets"] == left
     assert ways["re-embed all"]["money"] > 0
     assert ways["stay"]["money"] == 0
+    served = [point["served"] for point in found["verdict"]["growth"]]
+    assert served == [0, 10, 100]  # the queries that do not judge
     said = capsys.readouterr().out
     assert f"Advice: {found['verdict']['advice']}" in said
+    assert "if what your queries fetch is embedded after each" in said
     made = {path.name for path in (tmp_path / "new").iterdir()}
     assert not made & {"vectors.npy", "adapter", "rows.parquet"}
     again = ["correct", "--resume", "--way", "query-side", "--output", str(tmp_path / "new")]

@@ -128,7 +128,7 @@ class TargetBuffer:
         missing = [s["file"] for s in manifest["shards"] if not s.get("sha256")]
         if missing:
             raise InputError(f"the buffer {folder} is unfinished: {len(missing)} shards to embed")
-        return cls([_map_shard(folder, s, manifest) for s in manifest["shards"]], mapped=True)
+        return open_shards(folder, manifest["shards"])
 
     @classmethod
     def open_checked(cls, folder: Path, expected: Fingerprint | None = None) -> "TargetBuffer":
@@ -140,6 +140,12 @@ class TargetBuffer:
                 row = start + int(finite.int().argmin())
                 raise InputError(f"the buffer {folder} has NaN or infinity in row {row}; {_REMEDY}")
         return buffer
+
+
+def open_shards(folder: Path, shards: Sequence[dict[str, Any]]) -> TargetBuffer:
+    """Memory-map some finished shards of a buffer as one of their own."""
+    manifest = read_manifest(folder)
+    return TargetBuffer([_map_shard(folder, shard, manifest) for shard in shards], mapped=True)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

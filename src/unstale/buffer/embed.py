@@ -1,11 +1,15 @@
 """Embed a whole corpus once, to disk, so that a kill costs one shard and no more."""
 
+import copy
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 from tqdm import tqdm
 
 from unstale.buffer.buffer import (
@@ -23,8 +27,11 @@ from unstale.buffer.stored import DTYPES
 from unstale.data.tokens import TokenStore
 from unstale.distributed import barrier, exchange, first_alone, rank, world
 from unstale.encoders.embed import dimension, embed_targets
+from unstale.engine import Engine, ray_map
 from unstale.errors import InputError
 from unstale.files import atomic_file
+
+Bar: TypeAlias = "tqdm[Any]"
 
 
 class Part(NamedTuple):
@@ -106,6 +113,7 @@ def embed_corpus(
     tokens_per_batch: int | None = None,
     progress: bool = True,
     part: Part | None = None,
+    engine: Engine = "local",
 ) -> tuple[TargetBuffer, int]:
     """Write the buffer of a corpus, or finish one that was interrupted.
 
@@ -118,6 +126,7 @@ def embed_corpus(
             what suits the device.
         part: Embed only this part, beside other processes that embed the others, and raise
             `PartDone` at its end: a later call without a part joins them.
+        engine: ray has the shards embedded by the workers of a Ray cluster.
 
     Returns:
         The buffer, memory-mapped, and the number of targets embedded by this call.
@@ -134,30 +143,25 @@ def embed_corpus(
             if part is None:
                 _adopt(folder, manifest)
     shards = manifest["shards"]
-    started = np.cumsum([0, *[s["rows"] for s in shards]])
+    ends = np.cumsum([0, *[s["rows"] for s in shards]]).tolist()
     missing = _missing(folder, shards, part)
     todo = sum(shards[i]["rows"] for i in missing)
+    own = missing[rank() :: world()]
     total, hidden = len(tokens), not progress
     with tqdm(
         total=total, initial=total - todo, desc="embedding", unit="target", disable=hidden
     ) as bar:
+        places = [(ends[i], ends[i + 1]) for i in own]
+        embedding = _by_ray if engine == "ray" else _here
+        made = zip(own, embedding(model, tokens, places, tokens_per_batch, bar), strict=True)
         # A shard to each process; the manifest follows, so that a kill costs these shards.
-        for i in range(0, len(missing), world()):
-            turn = missing[i : i + world()]
+        for _ in range(0, len(missing), world()):
             done: tuple[int, str] | None = None
-            if rank() < len(turn):
-                mine = turn[rank()]
-                rows = np.arange(started[mine], started[mine + 1])
-                vectors = embed_targets(
-                    model, tokens, rows, tokens_per_batch=tokens_per_batch, progress=bar
-                )
-                finite = torch.isfinite(vectors).all(dim=1).numpy()
-                if not finite.all():
-                    n = rows[~finite][0]
-                    raise InputError(f"the encoder gave NaN or infinity for the target in row {n}")
-                done = mine, write_shard(folder / shards[mine]["file"], vectors, manifest["dtype"])
+            if (mine := next(made, None)) is not None:
+                shard, vectors = mine
+                done = shard, _write(folder, manifest, shard, ends[shard], vectors)
                 if part is not None:
-                    with atomic_file(_told(folder, shards[mine])) as temporary:
+                    with atomic_file(_told(folder, shards[shard])) as temporary:
                         temporary.write_text(done[1], "ascii")
             for place, checksum in filter(None, exchange(done)):
                 shards[place]["sha256"] = checksum
@@ -168,3 +172,42 @@ def embed_corpus(
         lacking = [s for s in shards if not s.get("sha256") and not _told(folder, s).is_file()]
         raise PartDone(part, folder, len(shards), len(lacking))
     return TargetBuffer.open(folder, made_by), todo
+
+
+Places = list[tuple[int, int]]  # from which row up to which
+
+
+def _here(
+    model: SentenceTransformer, tokens: TokenStore, places: Places, most: int | None, bar: Bar
+) -> Iterator[Float[Tensor, "n d"]]:
+    for start, stop in places:
+        rows = np.arange(start, stop)
+        yield embed_targets(model, tokens, rows, tokens_per_batch=most, progress=bar)
+
+
+def _by_ray(
+    model: SentenceTransformer, tokens: TokenStore, places: Places, most: int | None, bar: Bar
+) -> Iterator[Float[Tensor, "n d"]]:
+    pieces = (tokens.between(*place) for place in places)
+    model = model if model.device.type == "cpu" else copy.deepcopy(model).cpu()
+    for vectors in ray_map(_embed_piece, (model, most), pieces):
+        bar.update(len(vectors))
+        yield vectors
+
+
+def _embed_piece(
+    model: SentenceTransformer, most: int | None, tokens: TokenStore
+) -> Float[Tensor, "n d"]:
+    """Embed a shard in a worker, on its own device."""
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return embed_targets(model, tokens, np.arange(len(tokens)), tokens_per_batch=most)
+
+
+def _write(
+    folder: Path, manifest: dict[str, Any], shard: int, start: int, vectors: Float[Tensor, "n d"]
+) -> str:
+    finite = torch.isfinite(vectors).all(dim=1)
+    if not finite.all():
+        row = start + int(finite.int().argmin())
+        raise InputError(f"the encoder gave NaN or infinity for the target in row {row}")
+    return write_shard(folder / manifest["shards"][shard]["file"], vectors, manifest["dtype"])

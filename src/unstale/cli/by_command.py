@@ -17,6 +17,7 @@ from unstale.cli.options import (
     CompareFlags,
     ConvertFlags,
     DemoFlags,
+    EmbedFlags,
     MineFlags,
     OutputFlags,
     RagFlags,
@@ -33,6 +34,7 @@ from unstale.cli.options_inspect import (
     VerifyFlags,
 )
 from unstale.data.names import FORMAT_NAMES, check_name
+from unstale.engine import check_engine
 from unstale.errors import InputError
 from unstale.integrity import BUFFER, SEAL
 from unstale.migration.settings import check_vectors
@@ -74,6 +76,7 @@ def _processes() -> int:
 
 def _correct(chosen: CorrectFlags) -> None:
     chosen.check_alone()
+    check_engine(chosen.engine, chosen.shard)
     chosen.check_way(old_model=bool(chosen.old_model))
     if not chosen.vectors:
         raise InputError("--vectors is required: the old vectors")
@@ -86,7 +89,12 @@ def _correct(chosen: CorrectFlags) -> None:
         raise InputError("--swap is for a collection that is rewritten: --way rewrite")
 
 
+def _embed(chosen: EmbedFlags) -> None:
+    check_engine(chosen.engine, chosen.shard)
+
+
 def _mine(chosen: MineFlags) -> None:
+    check_engine(chosen.engine)
     _check_format(chosen.format)
     chosen.filters.check(chosen.hard_negatives)
     if chosen.run is not None:
@@ -155,6 +163,7 @@ OWN: dict[str, Callable[[Any], None]] = {
     "train": _train,
     "compare": _compare,
     "rag": _rag,
+    "embed": _embed,
     "correct": _correct,
     "mine": _mine,
     "convert": _convert,

@@ -15,6 +15,7 @@ from unstale.distributed import on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.migration.growth import growth_table
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.stale import StaleVectors
 from unstale.migration.stores.vectors import StoreVectors
@@ -48,11 +49,11 @@ def run(chosen: CorrectFlags) -> None:
             return
         if rank() == 0:
             write_json(output / RESULTS, done.results)
+        _show(done)
+        say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
+        if store is not None:  # before the folder counts as finished: it may be refused
+            say(on_first(store.swap))
         folder.seal()
-    _show(done)
-    say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
-    if store is not None:
-        say(on_first(store.swap))
 
 
 def _old_encoder(chosen: CorrectFlags) -> Callable[[], SentenceTransformer]:
@@ -80,10 +81,15 @@ def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None
 def _show(done: Migrated) -> None:
     for name, interval in done.validation.items():
         say(f"{name:>12}: {interval.value:.3f}  ({interval.low:.3f} to {interval.high:.3f})")
-    cost = done.results["cost"]
+    cost, vectors = done.results["cost"], done.results["vectors"]
+    if vectors["added"] or vectors["deleted"]:
+        came = f"{vectors['added']:,} rows were added and {vectors['deleted']:,} deleted"
+        say(f"since the migration began or was last resumed, {came}: they were taken into account")
     each = cost["seconds"]["embedding"] / cost["targets_embedded"]
     say(curve_table(done.results["curve"], done.results["vectors"]["rows"], each))
     judged = done.results["verdict"]
     if "ways" in judged:
         say(ways_table(judged["ways"], done.results["queries"]["validate"]))
+    if "growth" in judged:
+        say(growth_table(judged["growth"]))
     say(judged["text"])

@@ -31,6 +31,7 @@ def run(chosen: options.EmbedFlags) -> None:
                 tokens_per_batch=chosen.tokens_per_batch,
                 progress=rank() == 0,
                 part=Part.read(chosen.shard),
+                engine=chosen.engine,
             )
         except PartDone as said:
             say(str(said))

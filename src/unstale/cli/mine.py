@@ -116,8 +116,9 @@ def _negatives(
         if buffer is None:
             with first_alone():
                 tokens = target_tokens(model, dataset, progress=rank() == 0)
-            progress = rank() == 0
-            embedded, _ = embed_corpus(model, tokens, scratch, made_by, progress=progress)
+            embedded, _ = embed_corpus(
+                model, tokens, scratch, made_by, progress=rank() == 0, engine=chosen.engine
+            )
         else:
             embedded = TargetBuffer.open_checked(buffer, made_by)
         miner = Stale(_near(embedded, model.device))

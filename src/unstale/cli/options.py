@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unstale.declare import MOST_SEED, setting
+from unstale.engine import EngineSettings
 from unstale.rag.settings import RagSettings
 from unstale.settings import FilterSettings, HoldoutSettings, Precision, TrainSections
 
@@ -216,7 +217,7 @@ class DemoFlags:
 
 
 @dataclass(frozen=True)
-class EmbedFlags(ResumeFlags, DataFlags, EncoderFlags):
+class EmbedFlags(ResumeFlags, DataFlags, EngineSettings, EncoderFlags):
     """Embed a corpus once, into a buffer that later jobs reuse.
 
     It writes the buffer as safetensors shards and a manifest.
@@ -252,7 +253,7 @@ class EvaluateFlags(OutputFlags, HoldoutSettings, DataFlags, EncoderFlags):
 
 
 @dataclass(frozen=True)
-class MineFlags(OutputFlags, HoldoutSettings, FilterSettings, EncoderFlags):
+class MineFlags(OutputFlags, HoldoutSettings, FilterSettings, EngineSettings, EncoderFlags):
     """Mine hard negatives with a model or a run, and write them in any format.
 
     It writes every split and the whole corpus, the mined negatives with one split.

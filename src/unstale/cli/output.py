@@ -18,6 +18,7 @@ from unstale.errors import InputError
 from unstale.files import atomic_file, atomic_folder
 from unstale.integrity import SEAL, check_seal, seal
 from unstale.locks import hold
+from unstale.migration.stores.address import is_store
 from unstale.results import RESULTS, RunResult, write_results
 from unstale.shown import say
 from unstale.written import (
@@ -32,7 +33,7 @@ from unstale.written import (
 
 _LOG = logging.getLogger(__name__)
 # What may grow when it is finished: a comparison, and a migration.
-_MORE = {"strategies", "seeds", "way", "re_embed", "swap"}
+_MORE = {"strategies", "seeds", "way", "fuse", "re_embed", "swap"}
 
 
 @contextmanager
@@ -152,6 +153,8 @@ def _is_finished(command: str, chosen: OutputFlags) -> bool:
     if not resumes(chosen) or not (folder / SEAL).is_file() or not written_by(folder, command):
         return False
     if changed_flags(folder, chosen) & _MORE:
+        return False
+    if is_store(str(getattr(chosen, "vectors", ""))):  # whose rows may have come or gone
         return False
     try:
         check_seal(folder, full=False)

@@ -37,6 +37,11 @@ class Texts(Sequence[str]):
         """Copy Python strings into Arrow memory."""
         return cls(pa.chunked_array([pa.array(texts, pa.large_string())]))
 
+    @property
+    def column(self) -> pa.ChunkedArray:
+        """Return the texts as Arrow holds them, to write them to a file."""
+        return self._array
+
     def __len__(self) -> int:
         return len(self._array)
 

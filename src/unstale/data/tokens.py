@@ -41,6 +41,12 @@ class TokenStore:
         """Return the number of tokens of some targets, after truncation."""
         return self.starts[rows + 1] - self.starts[rows]
 
+    def between(self, start: int, stop: int) -> "TokenStore":
+        """Copy the rows from `start` up to `stop` into memory."""
+        starts = np.array(self.starts[start : stop + 1])
+        ids = np.array(self.ids[starts[0] : starts[-1]])
+        return TokenStore(ids, starts - starts[0], self.template)
+
     @property
     def truncated(self) -> int:
         """Count the targets that were cut at the model's maximum length."""

@@ -19,13 +19,15 @@ from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset
 from unstale.distributed import first_alone, on_first, rank
 from unstale.encoders.tokenise import target_tokens
+from unstale.engine import Engine
 from unstale.errors import InputError
 from unstale.files import atomic_file, write_json
 from unstale.migration.sample import Picked
 from unstale.results import number
 
 SHARD_ROWS = 256  # what a kill can cost
-PICKED = "picked.safetensors"  # in the folder of a stage: its list of targets
+# In the folder of a stage: its list of targets, what they are embedded into, and the seconds.
+PICKED, VECTORS, CLOCK = "picked.safetensors", "vectors", "clock.json"
 
 
 class EmbeddedTargets(NamedTuple):
@@ -52,6 +54,7 @@ class Stages:
     dataset: RetrievalDataset
     folder: Path
     part: Part | None = None  # that this process embeds, beside others
+    engine: Engine = "local"
 
     def __call__(self, stage: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
         """Embed a stage, or what is left of it."""
@@ -59,18 +62,18 @@ class Stages:
         choice = folder / PICKED
         if on_first(lambda: not choice.is_file()):
             chosen = pick()
-            on_first(lambda: _write_picked(choice, chosen))
-        picked = _read_picked(choice, len(self.dataset.targets))
+            on_first(lambda: write_picked(choice, chosen))
+        picked = read_picked(choice, len(self.dataset.targets))
         some = self.dataset.with_targets(picked.rows)
         with first_alone():
             tokens = target_tokens(self.model, some, progress=False)
         began = time.perf_counter()
-        made_by, into = fingerprint(self.model, some.targets), folder / "vectors"
+        made_by, into = fingerprint(self.model, some.targets), folder / VECTORS
         buffer, now = embed_corpus(
             self.model, tokens, into, made_by, shard_rows=SHARD_ROWS, progress=rank() == 0,
-            part=self.part,
+            part=self.part, engine=self.engine,
         )  # fmt: skip
-        clock = folder / "clock.json"
+        clock = folder / CLOCK
         if rank() == 0 and (now or not clock.is_file()):
             # What earlier sessions embedded is counted at the rate of this one.
             each = (time.perf_counter() - began) / max(1, now)
@@ -82,12 +85,13 @@ class Stages:
         return EmbeddedTargets(picked, fresh, seconds)
 
 
-def _write_picked(path: Path, picked: Picked) -> None:
+def write_picked(path: Path, picked: Picked) -> None:
+    """Write which targets a stage picked."""
     with atomic_file(path) as temporary:
         save_file(picked._asdict(), temporary)
 
 
-def _read_picked(path: Path, rows: int) -> Picked:
+def read_picked(path: Path, rows: int) -> Picked:
     """Read which targets a stage picked; refuse what cannot be rows of these targets."""
     try:
         stored = load_file(path)

@@ -116,7 +116,9 @@ class Fitting:
         have = len(sample.rows)
         for stage in self.earlier:
             sample = sample.joined(self.source, self.embed(stage, _picked_already))
-        lacking = have + more - len(sample.rows)
+        rows = self.source.rows  # of which some may have come or gone
+        wanted = rows if self.settings.re_embed == 1 else min(rows, have + more)
+        lacking = wanted - len(sample.rows)
         if lacking <= 0:
             return sample
         stage = f"{RE_EMBEDDED}-{len(self.earlier) + 1}" if self.earlier else RE_EMBEDDED
@@ -143,7 +145,10 @@ class Fitting:
                 return Picked(left, left[:0])
             # Held-out targets are seen as corrected: their fresh vectors must not choose.
             seen = sample.known(held_out=False)
-            index = index_chunks(source, learned.corrector, seen, "ranking", self.device)
+            index = index_chunks(
+                source, learned.corrector, seen, "ranking", self.device,
+                engine=self.settings.engine,
+            )  # fmt: skip
             depth = max(DEPTH, -(-2 * wanted // len(queries)))
             scores = retrieval_scores(queries, index, source.rows, depth)
             held = sample.rows[sample.held_out]
@@ -187,8 +192,9 @@ class Fitting:
         cosine = torch.cosine_similarity(seen, fresh).numpy()
         intervals = {"cosine": mean_interval(cosine.astype(np.float64), least=-1.0)}
         index = index_chunks(
-            self.source, learned.corrector, sample.known(), "validating", self.device
-        )
+            self.source, learned.corrector, sample.known(), "validating", self.device,
+            engine=self.settings.engine,
+        )  # fmt: skip
         intervals[f"overlap@{k}"], found = neighbour_overlap(
             queries, index, sample.known(), Pairs(seen, fresh), k, asking=asking
         )

@@ -5,6 +5,8 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from jaxtyping import Int
+from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
@@ -14,6 +16,7 @@ from unstale.migration.adapter import QueryAdapter
 from unstale.migration.embed import Stages
 from unstale.migration.fitting import Fitted
 from unstale.migration.fusion import LEAST_JUDGED, BothQueries, Judged, fit_adapter
+from unstale.migration.growth import SERVED, growth, replay
 from unstale.migration.index import Known
 from unstale.migration.order import check_old_model
 from unstale.migration.queries import Parted
@@ -24,7 +27,13 @@ from unstale.migration.validate import Pairs
 from unstale.migration.verdict import Rates, advise
 from unstale.migration.ways import Trial
 
+RELEVANT = "relevant"
 CHECKED = 32  # sampled targets that the old model embeds again, to see that it made the index
+
+
+def relevant_stage(rows: Int[ndarray, " n"]) -> str:
+    """Name the stage that embeds some relevant targets."""
+    return f"{RELEVANT}-{digest(rows.tolist())[:8]}"
 
 
 @final
@@ -53,7 +62,7 @@ class Fusing:
         sample = done.sample
         self._check_old_model(done)
         held = torch.from_numpy(sample.held_out)
-        both = self._queries(queries)
+        both = self._queries(queries.check)
         asking = both or BothQueries(sample.stale[held], sample.fresh[held])
         about = {"targets": len(sample.rows), "weight_by": "rule"}
         adapter = fit_adapter(sample.stale, sample.fresh, sample.held_out, asking, about)
@@ -64,8 +73,7 @@ class Fusing:
         pairs = queries.qrels.pairs
         wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
         # Other queries may judge when a migration is resumed with more to embed.
-        stage = f"relevant-{digest(wanted.tolist())[:8]}"
-        found = stages(stage, lambda: Picked(wanted, wanted))
+        found = stages(relevant_stage(wanted), lambda: Picked(wanted, wanted))
         relevant = Known(torch.from_numpy(found.picked.rows), found.fresh)
         # What the trial judges by, it has not learned from; the adapter learns from all.
         taught = sample.take((~sample.held_out).nonzero()[0])
@@ -77,13 +85,22 @@ class Fusing:
             Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,
         )  # fmt: skip
         values, weight = trial.run(judged)
-        verdict = advise(values, self._rates(done, len(wanted)))
+        rates = self._rates(done, len(wanted))
+        verdict = advise(values, rates)
+        if earlier := self._queries(self._others(queries)):
+            grown = replay(self.source, tried, judged.queries, earlier, sample.rows)
+            verdict["growth"] = growth(grown, values, rates)
         about |= {"weight_by": "judgements", "judged": len(judged.rows)}
         return Fused(replace(adapter, weight=weight, about=about), verdict, len(wanted))
 
-    def _queries(self, queries: Parted) -> BothQueries | None:
-        """Embed the queries that judge with both models; None if there are none."""
-        texts = self.dataset.queries.take(queries.check)
+    def _others(self, queries: Parted) -> Int[ndarray, " n"]:
+        """Draw queries that do not judge."""
+        others = np.setdiff1d(np.arange(len(self.dataset.queries)), queries.check)
+        return np.random.default_rng(self.settings.seed).permutation(others)[: SERVED[-1]]
+
+    def _queries(self, rows: Int[ndarray, " n"]) -> BothQueries | None:
+        """Embed queries with both models; None if there are none."""
+        texts = self.dataset.queries.take(rows)
         if not texts:
             return None
         return BothQueries(embed_queries(self.old_model, texts), embed_queries(self.model, texts))

@@ -4,8 +4,9 @@ import copy
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,11 @@ from unstale.buffer.stored import Stored
 from unstale.data.dataset import Texts
 from unstale.distributed import exchange, gather, on_first, rank, world
 from unstale.encoders.load import hash_weights
+from unstale.engine import Engine, ray_map
 from unstale.errors import InputError
 from unstale.files import atomic_file
 from unstale.integrity import digest
+from unstale.migration.joined import JoinedQueries
 from unstale.migration.stale import NewIndex, StaleVectors
 from unstale.settings import Precision
 
@@ -36,6 +39,23 @@ class Known(NamedTuple):
     fresh: Float[Tensor, "n e"]
 
 
+@final
+class Joined(nn.Module):
+    """A corrector that keeps the old vector beside the corrected one."""
+
+    def __init__(self, corrector: nn.Module, join: JoinedQueries) -> None:
+        super().__init__()
+        self.corrector, self.lengths = corrector, join.parts()
+
+    def forward(self, stale: Float[Tensor, "n d"]) -> Float[Tensor, "n w"]:
+        """Correct, and join."""
+        return self.join(stale, self.corrector(stale))
+
+    def join(self, stale: Float[Tensor, "n d"], new: Float[Tensor, "n e"]) -> Float[Tensor, "n w"]:
+        """Put old and new vectors end to end."""
+        return torch.cat([self.lengths[0] * stale, self.lengths[1] * new], dim=1)
+
+
 def index_chunks(
     source: StaleVectors,
     corrector: nn.Module,
@@ -43,24 +63,28 @@ def index_chunks(
     why: str = "correcting",
     device: torch.device | None = None,
     first: int = 0,
+    engine: Engine = "local",
 ) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
     """Yield this process's pieces of the new index, `(first row, vectors)`, on a device.
 
-    Every process reads all of the old vectors and corrects each so many-th piece. Memory is one
-    piece and its hidden layer, whatever the number of rows. A bar says why, if it takes more than a
-    second. Pieces that end before the row `first` are left out.
+    Every process reads all of the old vectors and corrects each so many-th piece, or has Ray's
+    workers correct them. Memory is one piece and its hidden layer, whatever the number of rows. A
+    bar says why, if it takes more than a second. Pieces that end before the row `first` are left
+    out.
     """
-    network = copy.deepcopy(corrector).to(device)
     known = Known(known.rows.to(device), known.fresh.to(device))
     total, hidden = source.rows - first, rank() > 0
     with tqdm(total=total, desc=why, unit="target", delay=1, leave=False, disable=hidden) as bar:
-        for i, (start, stale) in enumerate(source.chunks_from(first)):
-            bar.update(len(stale))
-            if i % world() != rank():
-                continue
-            with torch.no_grad():
-                corrected = network(torch.from_numpy(stale).to(device))
-            here = ((known.rows >= start) & (known.rows < start + len(stale))).nonzero()[:, 0]
+        pieces = islice(source.chunks_from(first), rank(), None, world())
+        if engine == "ray":
+            found = ray_map(_correct, (copy.deepcopy(corrector).cpu(),), pieces)
+        else:
+            network = copy.deepcopy(corrector).to(device)
+            found = (_correct(network, piece) for piece in pieces)
+        for start, corrected in found:
+            bar.update(len(corrected) * world())
+            corrected = corrected.to(device)
+            here = ((known.rows >= start) & (known.rows < start + len(corrected))).nonzero()[:, 0]
             corrected[known.rows[here] - start] = known.fresh[here]
             if source.dtype.name in ("float16", "int8"):  # as it will be written
                 stored = Stored.of(corrected, cast("Precision", source.dtype.name))
@@ -69,6 +93,16 @@ def index_chunks(
                 row = start + int(finite.int().argmin())
                 raise InputError(f"the corrected vector of row {row} has NaN or infinity")
             yield start, corrected
+
+
+def _correct(
+    network: nn.Module, piece: tuple[int, Float[ndarray, "m d"]]
+) -> tuple[int, Float[Tensor, "m e"]]:
+    """Correct one piece, here or in a worker, on the device of the network."""
+    start, stale = piece
+    device = next((p.device for p in network.parameters()), None)
+    with torch.no_grad():
+        return start, network(torch.tensor(stale, device=device))
 
 
 def whole_index(pieces: Chunks, dim: int) -> Iterator[tuple[int, Float[Tensor, "m e"]]]:
@@ -94,6 +128,7 @@ def write_index(
     folder: Path,
     made_by: dict[str, Any],
     device: torch.device | None = None,
+    engine: Engine = "local",
 ) -> tuple[Path, float]:
     """Correct everything from disk to disk; return where, and the seconds it took.
 
@@ -102,25 +137,29 @@ def write_index(
     began = time.perf_counter()
     # So that it is not taken for fresh:
     made_by = made_by | {"corrected": hash_weights(corrector.state_dict())}
-    identity = digest([made_by, known.rows.tolist(), hash_weights({"fresh": known.fresh})])
+    names, maker = [str(row) for row in known.rows.tolist()], made_by
+    if source.ids is not None:  # rows may come and go
+        names = source.ids.take(known.rows.numpy())
+        maker = {k: v for k, v in made_by.items() if k not in ("texts", "targets")}
+    identity = digest([maker, names, hash_weights({"fresh": known.fresh})])
     first, dim = on_first(lambda: source.resume_at(folder, identity)), known.fresh.shape[1]
-    pieces = index_chunks(source, corrector, known, device=device, first=first)
+    pieces = index_chunks(source, corrector, known, device=device, first=first, engine=engine)
     arrays = ((start, vectors.numpy()) for start, vectors in whole_index(pieces, dim))
     if rank() > 0:  # it does its part
         deque(arrays, maxlen=0)
-    fresh = _is_fresh(known, source.rows)
+    fresh = _is_fresh(known.rows, source.rows)
     path = on_first(lambda: source.write(folder, NewIndex(arrays, dim, fresh, made_by)))
     return path, time.perf_counter() - began
 
 
-def write_rows(folder: Path, ids: Texts, known: Known) -> None:
+def write_rows(folder: Path, ids: Texts, known: Int[Tensor, " n"]) -> None:
     """Write `rows.parquet`: for each row of the new index its id, and whether it is fresh."""
-    columns = {"id": list(ids), "is_fresh": _is_fresh(known, len(ids))}
+    columns = {"id": ids.column, "is_fresh": _is_fresh(known, len(ids))}
     with atomic_file(folder / "rows.parquet") as temporary:
         pq.write_table(pa.table(columns), temporary)
 
 
-def _is_fresh(known: Known, rows: int) -> Bool[ndarray, " rows"]:
+def _is_fresh(known: Int[Tensor, " n"], rows: int) -> Bool[ndarray, " rows"]:
     fresh = np.zeros(rows, np.bool_)
-    fresh[known.rows.numpy()] = True
+    fresh[known.numpy()] = True
     return fresh

@@ -2,17 +2,16 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
+from jaxtyping import Float
+from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
-from unstale.budget import read_object
 from unstale.buffer.embed import Part
 from unstale.buffer.fingerprint import fingerprint
 from unstale.data.dataset import RetrievalDataset, Texts
@@ -20,13 +19,15 @@ from unstale.distributed import check_processes, on_first
 from unstale.encoders.embed import dimension, is_cosine
 from unstale.encoders.load import hash_weights
 from unstale.errors import InputError, RunError
-from unstale.files import atomic_file, atomic_folder, write_json
+from unstale.files import atomic_folder
 from unstale.integrity import digest, sha256
 from unstale.migration.adapter import QueryAdapter
+from unstale.migration.changes import Changes, check_same
 from unstale.migration.embed import PICKED, Stages
 from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
-from unstale.migration.index import write_index, write_rows
+from unstale.migration.index import Joined, Known, write_index, write_rows
+from unstale.migration.joined import JoinedQueries
 from unstale.migration.order import check_order, in_order
 from unstale.migration.queries import part_queries
 from unstale.migration.settings import MigrateSettings
@@ -38,13 +39,13 @@ from unstale.migration.stale import (
     file_states,
     files_of,
 )
+from unstale.migration.stores.vectors import StoreVectors
 from unstale.migration.validate import Interval, as_json
 from unstale.migration.vectors import open_vectors
 from unstale.migration.verdict import verdict
 
 ADAPTER = "adapter"  # in the output folder
 FORMAT = 1  # of what is kept to resume from
-MADE_OF, IDS = "made_of.json", "ids.parquet"
 STAGES = "embedded"  # in the output folder: what was chosen and embedded, to resume from
 
 
@@ -135,10 +136,13 @@ class Migration:
         source, dataset, queries = self.source, self.dataset, self.queries
         now = self._made_of()
         check_processes(now)
-        on_first(lambda: _check_same(output / STAGES / MADE_OF, now, source.ids))
+        folder, whole = output / STAGES, self.part is None
+        changes = on_first(
+            lambda: check_same(folder, now, source.ids, dataset, self.model, whole=whole)
+        )
         asked = queries.embed(self.model, dataset)
-        stages = Stages(self.model, dataset, output / STAGES, self.part)
-        lists = (output / STAGES).glob(f"{RE_EMBEDDED}*/{PICKED}")
+        stages = Stages(self.model, dataset, folder, self.part, self.settings.engine)
+        lists = folder.glob(f"{RE_EMBEDDED}*/{PICKED}")
         earlier = tuple(sorted(path.parent.name for path in lists))
         device = self.model.device
         fitting = Fitting(source, stages, asked, self.settings, device, earlier)
@@ -149,20 +153,50 @@ class Migration:
             seen = done.learned.corrector(sample.stale[held])
         check_order(seen, sample.fresh[held], str(source.path))
         fused = self._fuse(done, stages)
-        known, path, correcting = sample.known(), output, 0.0
+        path, correcting, join = output, 0.0, None
         if self.settings.way == "rewrite":
-            made_by = fingerprint(self.model, dataset.targets)
-            path, correcting = write_index(
-                source, done.learned.corrector, known, output, made_by, device
-            )
-            on_first(lambda: write_rows(output, dataset.target_ids, known))
+            if self.settings.fuse and fused is not None:
+                join = JoinedQueries(fused.adapter.weight, fused.adapter.scale)
+            path, correcting, since = self._rewrite(done, join, output)
+            changes = Changes(changes.added + since.added, changes.deleted + since.deleted)
         if file_states(source.path) != self._read:
             raise RunError(f"{source.path} was changed while it was read: start anew")
         if fused is not None and self.settings.way != "verdict":
             on_first(lambda: _save_adapter(fused.adapter, output / ADAPTER))
             path = output / ADAPTER if self.settings.way == "query-side" else path
         seconds = {"embedding": sample.seconds, "fitting": done.seconds, "correcting": correcting}
-        return Migrated(path, done.found, self._results(done, seconds, path, fused))
+        results = self._results(done, seconds, path, fused)
+        results["vectors"] |= {"joined": join and asdict(join)} | changes._asdict()
+        return Migrated(path, done.found, results)
+
+    def _rewrite(
+        self, done: Fitted, join: JoinedQueries | None, output: Path
+    ) -> tuple[Path, float, Changes]:
+        """Write the new index; of a database, also what came or went meanwhile."""
+        source, ids, sample = self.source, self.dataset.target_ids, done.sample
+        network, known = done.learned.corrector, sample.known()
+        if join is not None:
+            network = Joined(network, join)
+            known = Known(known.rows, network.join(sample.stale, known.fresh))
+        made_by = fingerprint(self.model, self.dataset.targets)
+        path, seconds = write_index(
+            source, network, known, output, made_by, self.model.device, self.settings.engine
+        )
+        rows, since = known.rows, Changes()
+        if isinstance(source, StoreVectors):
+
+            def correct(stale: Float[ndarray, "n d"]) -> Float[ndarray, "n e"]:
+                with torch.no_grad():
+                    return network.cpu()(torch.from_numpy(stale)).numpy()
+
+            since = Changes(*on_first(lambda: source.follow(correct)))
+            ids, fresh = source.store.ids, ids.take(rows.numpy())
+            place = ids.find(fresh)
+            rows = torch.from_numpy(place[place >= 0])
+        on_first(lambda: write_rows(output, ids, rows))
+        if join is not None:
+            on_first(lambda: join.save(output))
+        return path, seconds, since
 
     def _fuse(self, done: Fitted, stages: Stages) -> Fused | None:
         """Weigh the ways of serving, if queries can be asked of the old index, too."""
@@ -208,32 +242,6 @@ class Migration:
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}
-
-
-def _check_same(path: Path, now: dict[str, Any], ids: Texts | None) -> None:
-    """Refuse to resume what was begun with other vectors, texts, settings or another model."""
-    began = path.with_name(IDS)
-    if not path.is_file():
-        with atomic_file(began) as temporary:
-            pq.write_table(pa.table({"id": pa.array(list(ids or ()), pa.string())}), temporary)
-        write_json(path, now)
-    found = read_object(path)
-    if found.get("ids") != now["ids"] and began.is_file():
-        then = pq.read_table(began).column("id").to_pylist()
-        _name_changes(set(then), set(ids or ()), path.parent)
-    for name, value in now.items():
-        if found.get(name) != value:
-            was = f"was {found.get(name)}, is {value} now"
-            raise InputError(f"cannot resume {path.parent}: {name} changed since ({was})")
-
-
-def _name_changes(then: set[str], now: set[str], folder: Path) -> None:
-    """Say which rows came or went since a migration began."""
-    if added_or_deleted := sorted(then ^ now):
-        some = ", ".join(added_or_deleted[:3])
-        rule = f"{len(now - then)} rows were added and {len(then - now)} deleted since"
-        hint = "migrate again with another --output"
-        raise InputError(f"cannot resume {folder}: {rule} (such as {some}); {hint}")
 
 
 def _save_adapter(adapter: QueryAdapter, folder: Path) -> None:

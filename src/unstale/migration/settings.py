@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from unstale.declare import MOST_SEED, check_bounds, setting
+from unstale.engine import EngineSettings, check_engine
 from unstale.errors import InputError
 from unstale.integrity import BUFFER
 from unstale.migration.stores.address import KINDS
@@ -19,7 +20,7 @@ LEAST_HELD_OUT = 20
 
 
 @dataclass(frozen=True)
-class MigrateSettings:
+class MigrateSettings(EngineSettings):
     """How to migrate.
 
     Args:
@@ -31,6 +32,9 @@ class MigrateSettings:
         way: verdict only estimates quality and cost of each way to upgrade. query-side also writes
             an adapter, with which the application searches the old index by both models. rewrite
             writes new vectors of all targets; it is the only way without the old encoder.
+        fuse: With rewrite, write vectors of both models end to end: the old one beside the new
+            one. Both models then embed each query. The index is larger, and keeps what the old
+            one knows.
         price: Price of the new encoder for a million tokens, if it is paid by tokens.
         method: linear uses the least-squares map. auto adds a residual network where it helps
             unseen targets.
@@ -45,6 +49,7 @@ class MigrateSettings:
     count: int | None = setting(None, least=1)
     re_embed: float = setting(0.0, least=0, changeable=True)
     way: Way = setting("rewrite", changeable=True)
+    fuse: bool = setting(False, changeable=True)
     price: float | None = setting(None, least=0, changeable=True)
     method: Method = "auto"
     corrector_hidden: int = setting(1536, least=1)
@@ -56,6 +61,7 @@ class MigrateSettings:
     def check_alone(self) -> None:
         """Refuse what makes no sense, whatever the vectors are."""
         check_bounds(self)
+        check_engine(self.engine)
         if self.fraction is not None and self.count is not None:
             flags = f"--fraction {self.fraction} and --count {self.count}"
             raise InputError(f"say how much to embed by one flag, not by {flags}")
@@ -65,9 +71,12 @@ class MigrateSettings:
 
     def check_way(self, *, old_model: bool) -> None:
         """Refuse a way that the old encoder is needed for."""
-        if not old_model and self.way != "rewrite":
+        if self.fuse and self.way != "rewrite":
+            raise InputError(f"--fuse is for --way rewrite, not {self.way}")
+        if not old_model and (self.fuse or self.way != "rewrite"):
             rule = "needs --old-model, the encoder that made the old vectors"
-            raise InputError(f"--way {self.way} {rule}: it embeds queries for the old index")
+            what = "--fuse" if self.fuse else f"--way {self.way}"
+            raise InputError(f"{what} {rule}: it embeds queries for the old index")
 
     def sizes(self, rows: int, dim: int) -> tuple[int, int]:
         """Return how many targets to sample, and how many to embed beyond them.

@@ -55,8 +55,11 @@ class Rates(NamedTuple):
         left = self.targets - self.embedded
         more = {PART: min(left, READ * queries), ALL: left}.get(way, 0)
         seconds = more * self.each + (self.correcting if way == REWRITE else 0.0)
-        money = None if self.price is None else more * self.tokens * self.price / 1e6
-        return {"more_targets": more, "seconds": seconds, "money": money}
+        return {"more_targets": more, "seconds": seconds, "money": self.money(more)}
+
+    def money(self, targets: int) -> float | None:
+        """Return what it costs to embed some targets; None if nothing is paid by tokens."""
+        return None if self.price is None else targets * self.tokens * self.price / 1e6
 
 
 TIE = 0.002  # of recall, within which the cheaper way is advised

@@ -33,9 +33,13 @@ class ChromaStore:
         self.space = self._space()
         self.metric = _METRICS.get(self.space, self.space)
         self.batch = min(BATCH, int(self.client.get_max_batch_size()))
+        self.read_rows()
+        self.dim = self.take(np.arange(min(1, self.rows))).shape[1]
+
+    def read_rows(self) -> None:
+        """Read the ids of all rows."""
         self.keys, names = self._read_ids(self.collection)
         self.ids, self.rows = Texts.of(names), len(self.keys)
-        self.dim = self.take(np.arange(min(1, self.rows))).shape[1]
 
     def _names(self) -> list[str]:
         return [str(collection.name) for collection in self.client.list_collections()]
@@ -92,7 +96,7 @@ class ChromaStore:
         return self.take(np.arange(first, first + count))
 
     def written(self) -> int:
-        """Count the rows of the shadow; rows are acknowledged in their order."""
+        """Count the rows of the shadow."""
         return int(self._open(self.shadow).count()) if self.shadow in self._names() else 0
 
     def _shadow(self) -> Any:  # noqa: ANN401 - the client's own type
@@ -107,13 +111,14 @@ class ChromaStore:
             embedding_function=None,
         )
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
         """Upsert rows with their documents, URIs and metadata."""
         shadow = self._shadow()
         for start in range(0, len(vectors), self.batch):
             some = vectors[start : start + self.batch]
-            rows = range(first + start, first + start + len(some))
-            old = self._get(rows, _ALL[1:])
+            old = self._get(rows[start : start + self.batch].tolist(), _ALL[1:])
             is_fresh = fresh[start : start + self.batch].tolist()
             known = zip(old["metadatas"], is_fresh, strict=True)
             shadow.upsert(
@@ -128,9 +133,12 @@ class ChromaStore:
         """Delete the shadow."""
         self.client.delete_collection(self.shadow)
 
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the collection as it is now."""
-        return self._read_ids(self.collection)[1]
+    def drop(self, ids: Sequence[str]) -> None:
+        """Delete rows of the shadow."""
+        shadow, gone = self._open(self.shadow), set(ids)
+        keys = [key for key, name in zip(*self._read_ids(shadow), strict=True) if name in gone]
+        for start in range(0, len(keys), self.batch):
+            shadow.delete(ids=keys[start : start + self.batch])
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import BATCH, Rows, client_of, shadow_name
+from unstale.migration.stores.store import BATCH, client_of, shadow_name
 
 _IDS = ("id", "_id")
 
@@ -33,28 +33,28 @@ class LanceStore:
             there = ", ".join(self._tables()) or "none"
             raise InputError(f"{address}: no such table; there are {there}")
         self.table = self.database.open_table(address.name)
-        self.version = int(self.table.version)
-        self.table.checkout(self.version)  # rows that others add meanwhile do not move ours
         schema = self.table.schema
         lists = [f.name for f in schema if pa.types.is_fixed_size_list(f.type)]
         self.vector = only_one(lists, address.vector, "vector", address)
         self.dim = int(schema.field(self.vector).type.list_size)
         known = [n for n in schema.names if n == address.id or (not address.id and n in _IDS)]
         self.id = only_one(known, address.id, "id", address)
-        self.rows = int(self.table.count_rows())
-        ids = self.table.search().select([self.id]).to_arrow().column(self.id)
-        self.ids = Texts(ids.cast(pa.string()))
+        self.read_rows()
+
+    def read_rows(self) -> None:
+        """Read the ids of the table as it is now."""
+        self.table.checkout_latest()
+        self.version = int(self.table.version)
+        self.table.checkout(self.version)  # rows that others add meanwhile do not move ours
+        self.rows, self.ids = int(self.table.count_rows()), self._ids(self.table)
 
     def _tables(self) -> list[str]:
         return [str(name) for name in self.database.list_tables().tables]
 
-    def _read(self, first: int, count: int, columns: list[str] | None = None) -> pa.Table:
-        found = self.table.search().offset(first).limit(count)
-        return (found.select(columns) if columns else found).to_arrow()
-
     def scan(self, first: int, count: int) -> Float[ndarray, "count d"]:
         """Return the vectors of consecutive rows."""
-        return self._vectors(self._read(first, count, [self.vector]))
+        found = self.table.search().offset(first).limit(count)
+        return self._vectors(found.select([self.vector]).to_arrow())
 
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows."""
@@ -72,18 +72,19 @@ class LanceStore:
         return np.array(flat, np.float32).reshape(-1, self.dim)
 
     def written(self) -> int:
-        """Count the rows of the shadow; each write is one commit, done or not done."""
+        """Count the rows of the shadow."""
         if self.shadow not in self._tables():
             return 0
         return int(self.database.open_table(self.shadow).count_rows())
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
-        """Append rows with all their other columns; rows that are there already are left out."""
-        there = self.written()
-        first, vectors, fresh = Rows(first, vectors, fresh).beyond(there, self.shadow)
-        if not len(vectors):
-            return
-        old = self._read(first, len(vectors))
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
+        """Append rows, in ascending order, with all their other columns, in one commit."""
+        if rows[-1] - rows[0] == len(rows) - 1:
+            old = self.table.search().offset(int(rows[0])).limit(len(rows)).to_arrow()
+        else:
+            old = self.table.take_offsets(rows.tolist()).to_arrow()
         place = old.schema.get_field_index(self.vector)
         flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
         lists = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
@@ -91,7 +92,7 @@ class LanceStore:
         if "is_fresh" in new.schema.names:
             new = new.drop_columns(["is_fresh"])
         new = new.append_column("is_fresh", pa.array(fresh))
-        if there:
+        if self.shadow in self._tables():
             self.database.open_table(self.shadow).add(new)
         else:
             self.database.create_table(self.shadow, new)
@@ -100,16 +101,18 @@ class LanceStore:
         """Delete the shadow."""
         self.database.drop_table(self.shadow)
 
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the table as it is now."""
-        return self._ids(self.address.name)
+    def drop(self, ids: Sequence[str]) -> None:
+        """Delete rows of the shadow."""
+        quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids)
+        gone = f"CAST({self.id} AS STRING) IN ({quoted})"
+        self.database.open_table(self.shadow).delete(gone)
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""
-        return self._ids(self.shadow)
+        return self._ids(self.database.open_table(self.shadow))
 
-    def _ids(self, table: str) -> Texts:
-        ids = self.database.open_table(table).search().select([self.id]).to_arrow()
+    def _ids(self, table: Any) -> Texts:  # noqa: ANN401 - the client's own type
+        ids = table.search().select([self.id]).to_arrow()
         return Texts(ids.column(self.id).cast(pa.string()))
 
     def check_swap(self) -> None:

@@ -67,10 +67,14 @@ class PostgresStore:
         self.shadow = f"{address.name}?vector={self.new}"
         indexes = [str(row[1]) for row in self._indexes(self.vector)]
         self.metric = next((m for k, m in _METRICS.items() for i in indexes if k in i), "cosine")
-        self.keys = self._keys(self.vector)
-        self.ids, self.rows = Texts.of([str(key) for key in self.keys]), len(self.keys)
+        self.read_rows()
         if self.dim < 0 and self.rows:  # a column of any width
             self.dim = self._vectors([self.keys[0]]).shape[1]
+
+    def read_rows(self) -> None:
+        """Read the ids of the rows that have an old vector now."""
+        self.keys = self._keys(self.vector)
+        self.ids, self.rows = Texts.of([str(key) for key in self.keys]), len(self.keys)
 
     def _run(self, text: str, values: Sequence[Any] = (), **names: str) -> Any:  # noqa: ANN401
         """Run a statement, with its names filled in, and the numbers as the server has them."""
@@ -110,20 +114,22 @@ class PostgresStore:
         return self.take(np.arange(first, first + count))
 
     def written(self) -> int:
-        """Count the new vectors; each write is one transaction, done or not done."""
+        """Count the new vectors."""
         if not self._has(self.new):
             return 0
         return int(self._run("SELECT count({new}) FROM {table}", new=self.new).fetchone()[0])
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
-        """Fill the new column of rows."""
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
+        """Fill the new column of rows, in one transaction."""
         if not self._has(self.new):
             kind = f"{self.kind}({vectors.shape[1]})"
             added = "ADD COLUMN {new} " + kind + ", ADD COLUMN IF NOT EXISTS is_fresh boolean"
             self._run("ALTER TABLE {table} " + added, new=self.new)
         numbers = vectors.astype(_NUMBERS[self.kind])
         head = vectors.shape[1].to_bytes(2, "big") + bytes(2)
-        keys = self.keys[first : first + len(vectors)]
+        keys = [self.keys[row] for row in rows.tolist()]
         place = self.pg.types.numeric.Int4
         with self.base.transaction(), self.base.cursor() as cursor:
             made = f"(n int, v {self.kind}, f boolean) ON COMMIT DROP"
@@ -143,9 +149,10 @@ class PostgresStore:
         """Drop the new column."""
         self._run("ALTER TABLE {table} DROP COLUMN {new}", new=self.new)
 
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the rows that have an old vector now."""
-        return [str(key) for key in self._keys(self.vector)]
+    def drop(self, ids: Sequence[str]) -> None:
+        """Nothing is left of a row that was deleted; one without an old vector loses the new."""
+        gone = "UPDATE {table} SET {new} = NULL, is_fresh = NULL WHERE {id}::text = ANY(%s)"
+        self._run(gone, [list(ids)], new=self.new)
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the rows that have a new vector; one deleted meanwhile has none."""

@@ -40,8 +40,14 @@ class QdrantStore:
             list(kinds), address.vector if self.named else _WHOLE, "vector", address
         )
         self.dim = int(kinds[self.vector].size)
+        others = [*kinds, *(self.config.sparse_vectors or {})]
+        self.others = [name for name in others if name != self.vector]
         distance = str(kinds[self.vector].distance.value)
         self.metric = _METRICS.get(distance, distance)
+        self.read_rows()
+
+    def read_rows(self) -> None:
+        """Read the ids of all points."""
         self.points, names = self._read_ids(self.collection)
         self.ids, self.rows = Texts.of(names), len(self.points)
 
@@ -65,9 +71,11 @@ class QdrantStore:
                 return points, names
 
     def _points(self, rows: Sequence[int], *, payload: bool) -> list[Any]:
-        """Return points in the order asked for; the vectors of all names go along."""
+        """Return points in the order asked for: the vectors that count, or what goes with them."""
         asked = [self.points[row] for row in rows]
-        some = [self.vector] if self.named and not payload else True
+        some: list[str] | bool = not payload
+        if self.named:
+            some = self.others if payload else [self.vector]
         found = self.client.retrieve(
             self.collection, asked, with_vectors=some, with_payload=payload
         )
@@ -92,7 +100,7 @@ class QdrantStore:
         return self.take(np.arange(first, first + count))
 
     def written(self) -> int:
-        """Count the rows of the shadow; points are acknowledged in the order of rows."""
+        """Count the rows of the shadow."""
         if not self.client.collection_exists(self.shadow):
             return 0
         return int(self.client.count(self.shadow, exact=True).count)
@@ -108,17 +116,19 @@ class QdrantStore:
             sparse_vectors_config=self.config.sparse_vectors,
         )
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
         """Upsert points with the payload and the other vectors that they have."""
         if not self.client.collection_exists(self.shadow):
             self._create(vectors.shape[1])
         for start in range(0, len(vectors), BATCH):
             some = vectors[start : start + BATCH]
-            old = self._points(range(first + start, first + start + len(some)), payload=True)
+            old = self._points(rows[start : start + BATCH].tolist(), payload=True)
             points = [
                 self.models.PointStruct(
                     id=point.id,
-                    vector=point.vector | {self.vector: new} if self.named else new,
+                    vector=(point.vector or {}) | {self.vector: new} if self.named else new,
                     payload=(point.payload or {}) | {"is_fresh": bool(is_fresh)},
                 )
                 for point, new, is_fresh in zip(
@@ -131,9 +141,12 @@ class QdrantStore:
         """Delete the shadow."""
         self.client.delete_collection(self.shadow)
 
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the collection as it is now."""
-        return self._read_ids(self.collection)[1]
+    def drop(self, ids: Sequence[str]) -> None:
+        """Delete points of the shadow."""
+        gone, pairs = set(ids), zip(*self._read_ids(self.shadow), strict=True)
+        points = [point for point, name in pairs if name in gone]
+        for start in range(0, len(points), BATCH):
+            self.client.delete(self.shadow, points[start : start + BATCH], wait=True)
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""

@@ -14,7 +14,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import Rows, client_of, shadow_name
+from unstale.migration.stores.store import client_of, shadow_name
 
 _VECTOR = re.compile(
     r"^([\"\w]+)\s+(float|float32|f32)\s*\[(\d+)\](.*)$", re.IGNORECASE | re.DOTALL
@@ -48,7 +48,11 @@ class SqliteStore:
         self.fields = [str(c[1]) for c in about if not c[6]]  # all but the hidden ones
         self.key = next((str(c[1]) for c in about if c[5]), "rowid")
         self.id = only_one([*self.fields, "rowid"], address.id or self.key, "id", address)
-        pairs = self._select(address.name, [self.key, self.id])
+        self.read_rows()
+
+    def read_rows(self) -> None:
+        """Read the ids of all rows."""
+        pairs = self._select(self.address.name, [self.key, self.id])
         self.keys, names = [p[0] for p in pairs], [str(p[1]) for p in pairs]
         self.ids, self.rows = Texts.of(names), len(names)
 
@@ -88,21 +92,22 @@ class SqliteStore:
         return self.take(np.arange(first, first + count))
 
     def written(self) -> int:
-        """Count the rows of the shadow; each write is one transaction, done or not done."""
+        """Count the rows of the shadow."""
         if not self._made_by(self.shadow):
             return 0
         count = f"SELECT count(*) FROM {_quoted([self.shadow])}"  # noqa: S608 - quoted
         return int(self.base.execute(count).fetchone()[0])
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
-        """Insert rows with all their other columns; rows that are there already are left out."""
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
+        """Insert rows with all their other columns, in one transaction."""
         with self._transaction():
             if not self._made_by(self.shadow):
                 self.base.execute(self._declare(self.shadow, vectors.shape[1]))
-            first, vectors, fresh = Rows(first, vectors, fresh).beyond(self.written(), self.shadow)
             others = [f for f in self.fields if f not in (self.vector, self.key, "is_fresh")]
             fields = [self.key, *others]
-            old = self._rows(self.keys[first : first + len(vectors)], fields)
+            old = self._rows([self.keys[row] for row in rows.tolist()], fields)
             new = zip(old, vectors.astype(np.float32), fresh.tolist(), strict=True)
             self.base.executemany(
                 _insert(self.shadow, [*fields, self.vector, "is_fresh"]),
@@ -133,9 +138,11 @@ class SqliteStore:
         """Delete the shadow."""
         self.base.execute(f"DROP TABLE {_quoted([self.shadow])}")
 
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the table as it is now."""
-        return [str(row[0]) for row in self._select(self.address.name, [self.id])]
+    def drop(self, ids: Sequence[str]) -> None:
+        """Delete rows of the shadow."""
+        gone = f"DELETE FROM {_quoted([self.shadow])} WHERE CAST({_quoted([self.id])} AS TEXT) = ?"  # noqa: S608 - quoted
+        with self._transaction():
+            self.base.executemany(gone, [[id] for id in ids])
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the shadow's rows."""

@@ -1,13 +1,13 @@
 """What must a vector database be able to do so that its vectors can be migrated?
 
-A migration never writes to the collection that is served. It writes a second one, the shadow, in
-the order of the rows, so that a killed migration can tell where to resume; `swap` is a step of its
+A migration never writes to the collection that is served. It writes a second one, the shadow, whose
+ids say what it lacks: of a killed migration, or of rows that came since. `swap` is a step of its
 own, and keeps the old vectors.
 """
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
@@ -29,6 +29,9 @@ class Store(Protocol):
     metric: str  # "inner product", "cosine" or "L2 distance"
     ids: Texts  # of all rows, in their order
 
+    def read_rows(self) -> None:
+        """Read which rows there are now, into `rows` and `ids`; some may have come or gone."""
+
     def scan(self, first: int, count: int) -> Float[ndarray, "count d"]:
         """Return the vectors of consecutive rows."""
 
@@ -36,20 +39,21 @@ class Store(Protocol):
         """Return the vectors of some rows."""
 
     def written(self) -> int:
-        """Return how many rows, from the first on, the shadow holds; 0 if there is none."""
+        """Return how many rows the shadow holds; 0 if there is none."""
 
-    def write(self, first: int, vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]) -> None:
-        """Write consecutive rows to the shadow, which is made if need be, with all else they hold.
+    def write(
+        self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
+    ) -> None:
+        """Write rows that the shadow lacks, with all else they hold; it is made if need be.
 
-        To write a row again changes nothing. Each row says by `is_fresh` whether the new encoder
-        made its vector.
+        Each row says by `is_fresh` whether the new encoder made its vector.
         """
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Delete rows of the shadow, which the collection has no more."""
 
     def discard(self) -> None:
         """Delete a shadow that is to be written anew."""
-
-    def current_ids(self) -> Sequence[str]:
-        """Return the ids of the rows that there are now; some may have come or gone."""
 
     def shadow_ids(self) -> Sequence[str]:
         """Return the ids of the rows that the shadow holds."""
@@ -74,18 +78,3 @@ def client_of(package: str, address: Address) -> Any:  # noqa: ANN401 - a module
     except ImportError as error:
         rule = f"needs {error.name or package}: pip install 'unstale[{address.kind}]'"
         raise InputError(f"{address} {rule}") from None
-
-
-class Rows(NamedTuple):
-    """Consecutive rows that are to be written."""
-
-    first: int
-    vectors: Float[ndarray, "n e"]
-    fresh: Bool[ndarray, " n"]
-
-    def beyond(self, there: int, shadow: str) -> "Rows":
-        """Leave out the rows that a shadow with so many rows holds already."""
-        if self.first > there:
-            raise InputError(f"{shadow}: rows {there} to {self.first} are missing")
-        skip = there - self.first
-        return Rows(there, self.vectors[skip:], self.fresh[skip:])

@@ -20,6 +20,7 @@ from unstale.migration.stores.qdrant import QdrantStore
 from unstale.migration.stores.sqlite import SqliteStore
 from unstale.migration.stores.store import BATCH, Store
 
+Correct = Callable[[Float[ndarray, "n d"]], Float[ndarray, "n e"]]
 MARK = "shadow.json"  # in the output folder: what was written to the database
 STORES: dict[str, Callable[[Address], Store]] = {
     "qdrant": QdrantStore,
@@ -44,6 +45,7 @@ class StoreVectors(StaleVectors):
             store,
         )
         self.rows, self.dim, self.ids = store.rows, store.dim, store.ids
+        self.lacking = np.ones(self.rows, np.bool_)  # in the shadow
         # Cosine ranks unit vectors as the inner product does, and others as their encoder does not.
         self.metric = "L2 distance" if store.metric == "cosine" else store.metric
         self.shadow = f"{address.kind}:{address.place}#{store.shadow}"
@@ -67,7 +69,7 @@ class StoreVectors(StaleVectors):
         return self.store.take(rows)
 
     def resume_at(self, folder: Path, identity: str) -> int:
-        """Return from which row on to write the shadow.
+        """Return from which row on the shadow lacks some; rows that are gone leave it.
 
         One that this migration filled with other vectors is written anew, and one that it did not
         make is refused. Pieces begin where they would without an interruption: a product of other
@@ -83,13 +85,28 @@ class StoreVectors(StaleVectors):
             self.store.discard()
             there = 0
         write_json(path, {"shadow": name, "identity": identity})
-        return there // BATCH * BATCH
+        if there:
+            self._compare()
+        left = np.flatnonzero(self.lacking)
+        return int(left[0]) // BATCH * BATCH if len(left) else self.rows
+
+    def _compare(self) -> int:
+        """See what the shadow lacks, and drop what the collection has no more; count that."""
+        ids = list(self.store.shadow_ids())
+        place = self.store.ids.find(ids)
+        self.lacking = np.ones(self.rows, np.bool_)
+        self.lacking[place[place >= 0]] = False
+        if gone := [ids[i] for i in np.flatnonzero(place < 0)]:
+            self.store.drop(gone)
+        return len(gone)
 
     def write(self, folder: Path, new: NewIndex) -> Path:
         """Write the shadow, piece by piece."""
         for start, vectors in new.vectors:
-            fresh = new.fresh[start : start + len(vectors)]
-            self.store.write(start, np.asarray(vectors, np.float32), fresh)
+            here = np.flatnonzero(self.lacking[start : start + len(vectors)])
+            if len(here):
+                vectors = np.asarray(vectors, np.float32)[here]
+                self.store.write(start + here, vectors, new.fresh[start + here])
         found = self.store.written()
         if found != self.rows:
             raise InputError(
@@ -101,15 +118,29 @@ class StoreVectors(StaleVectors):
         """Refuse a collection that cannot be swapped, before anything is written."""
         self.store.check_swap()
 
+    def follow(self, correct: Correct) -> tuple[int, int]:
+        """Bring the shadow up to what the collection holds now; return the rows added and deleted.
+
+        Rows that came while the shadow was written are corrected.
+        """
+        self.store.read_rows()
+        self.rows, self.ids = self.store.rows, self.store.ids
+        deleted = self._compare()
+        left = np.flatnonzero(self.lacking)
+        for start in range(0, len(left), BATCH):
+            rows = left[start : start + BATCH]
+            self.store.write(rows, correct(self.take(rows)), np.zeros(len(rows), np.bool_))
+        return len(left), deleted
+
     def swap(self) -> str:
         """Serve the shadow, unless rows of the old collection came or went meanwhile."""
-        now, then = self.store.current_ids(), self.store.shadow_ids()
-        added, deleted = set(now) - set(then), set(then) - set(now)
-        if added or deleted:
-            some = ", ".join(sorted(added | deleted)[:3])
-            rule = f"{len(added)} rows were added and {len(deleted)} deleted since it was read"
-            hint = f"delete {self.shadow}, and migrate again with another --output"
-            raise InputError(f"{self.address} is not swapped: {rule} (such as {some}); {hint}")
+        self.store.read_rows()
+        now, then = set(self.store.ids), set(self.store.shadow_ids())
+        if now != then:
+            some = ", ".join(sorted(now ^ then)[:3])
+            rule = f"{len(now - then)} rows were added and {len(then - now)} deleted"
+            hint = "run the command again with --resume --swap"
+            raise InputError(f"{self.address} is not swapped: {rule} just now ({some}); {hint}")
         return self.store.swap()
 
 
