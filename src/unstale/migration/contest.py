@@ -68,7 +68,8 @@ class Curve(NamedTuple):
 
     def chance(self, sides: Float[ndarray, "*m s"]) -> Float[ndarray, "*m"]:
         """Return the chance of each rival to win."""
-        return ndtr(sides @ self.slopes)
+        chance: Float[ndarray, "*m"] = ndtr(sides @ self.slopes)
+        return chance
 
 
 def among_first(k: int, chances: Float[ndarray, "p 2"]) -> Float[ndarray, " p"]:
@@ -83,7 +84,8 @@ def among_first(k: int, chances: Float[ndarray, "p 2"]) -> Float[ndarray, " p"]:
         [1.0, 0.5, 0.0]
     """
     mean, variance = chances.T
-    return ndtr((k - 0.5 - mean) / np.sqrt(np.maximum(variance, 1e-9)))
+    found: Float[ndarray, " p"] = ndtr((k - 0.5 - mean) / np.sqrt(np.maximum(variance, 1e-9)))
+    return found
 
 
 def summed(chance: Float[ndarray, "p n"]) -> Float[ndarray, "p 2"]:
