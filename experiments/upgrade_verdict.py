@@ -23,7 +23,7 @@ from torch import Tensor
 from unstale.data.dataset import Qrels
 from unstale.evaluation.metrics import measure
 from unstale.migration.adapter import QueryAdapter
-from unstale.migration.fusion import EQUAL, LEAST_JUDGED, BothQueries, Judged, fit_adapter
+from unstale.migration.fusion import EQUAL, BothQueries, Judged, fit_adapter
 from unstale.migration.index import Known
 from unstale.migration.learn import Learned, learn
 from unstale.migration.sample import choose
@@ -35,7 +35,7 @@ from unstale.migration.ways import ALL, PART, QUERY_SIDE, READ, REWRITE, STAY, W
 from unstale.search.best import TopK
 
 NEAR_BEST = 0.005
-JUDGES, TRUTH = 500, 1500  # queries
+JUDGES, TRUTH = 500, 3000  # queries
 
 
 @final
@@ -67,7 +67,7 @@ class World(NamedTuple):
     def case(self, embedded: int, seed: int) -> dict[str, Any]:
         """Ask for a verdict from a sample, and hold it against what other queries find."""
         order = np.random.default_rng(seed).permutation(len(self.judged.rows))
-        half = min(JUDGES, max(LEAST_JUDGED, embedded // 2), len(order) // 2)
+        half = min(JUDGES, len(order) // 2)
         judges = self.judged.take(np.sort(order[:half]))
         others = self.judged.take(np.sort(order[half : half + TRUTH]))
         rows, apart = choose(len(self.stale), embedded, seed)

@@ -68,7 +68,7 @@ class Fusing:
         adapter = fit_adapter(sample.stale, sample.fresh, sample.held_out, asking, about)
         if both is None or queries.qrels is None or len(queries.check) < LEAST_JUDGED:
             return Fused(adapter, {}, 0)
-        judged = self._judged(Judged(both, queries.qrels, queries.check), len(sample.rows))
+        judged = Judged(both, queries.qrels, queries.check)
         rows = np.intersect1d(queries.qrels.pairs[:, 0], judged.rows)
         pairs = queries.qrels.pairs
         wanted = np.unique(pairs[np.isin(pairs[:, 0], rows), 1])
@@ -104,11 +104,6 @@ class Fusing:
         if not texts:
             return None
         return BothQueries(embed_queries(self.old_model, texts), embed_queries(self.model, texts))
-
-    def _judged(self, judged: Judged, sampled: int) -> Judged:
-        """Keep so many queries that their relevant targets are about half of the sample."""
-        order = np.random.default_rng(self.settings.seed).permutation(len(judged.rows))
-        return judged.take(np.sort(order[: max(LEAST_JUDGED, sampled // 2)]))
 
     def _check_old_model(self, done: Fitted) -> None:
         """Let the old model embed a few sampled targets again."""
