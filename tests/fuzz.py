@@ -23,7 +23,7 @@ from unstale.data.formats.beir import read_beir
 from unstale.data.load import load_dataset
 from unstale.errors import InputError
 from unstale.integrity import check_seal, seal, sha256
-from unstale.migration.embed import _read_picked
+from unstale.migration.embed import read_picked
 from unstale.migration.stale import check_values
 from unstale.migration.vectors import open_vectors
 from unstale.rag.load import load_questions
@@ -158,7 +158,7 @@ def _own(top: Path) -> dict[str, Case]:
         "list": Case(run, [LIST], _check_ours),
         "cell": Case(run, ["cell.json", "test.npz"], _read_cell),
         "picked": Case(
-            run, ["picked.safetensors"], lambda f: _read_picked(f / "picked.safetensors", 4)
+            run, ["picked.safetensors"], lambda f: read_picked(f / "picked.safetensors", 4)
         ),
         "parquet vectors": Case(
             vectors, ["v.parquet"], lambda f: check_values(open_vectors(f / "v.parquet"))

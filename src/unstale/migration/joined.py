@@ -30,7 +30,7 @@ class JoinedQueries:
 
     Example:
         >>> join = JoinedQueries(weight=0.5, scale=1.0)
-        >>> join(np.array([1.0, 0.0]), np.array([0.0, 1.0, 0.0])).round(3).tolist()
+        >>> join(np.array([1.0, 0.0]), np.array([0.0, 1.0, 0.0])).astype("d").round(3).tolist()
         [0.707, 0.0, 0.0, 0.707, 0.0]
     """
 
