@@ -116,10 +116,16 @@ class Trial:
             (new[query] * fresh).sum(dim=1), scores.mean(dim=1), scores.std(dim=1).clamp(min=1e-9),
         ]  # fmt: skip
         known = Contests(query, target, *(side[:, None].double().numpy() for side in sides))
-        guess = (asked @ self.held_out.before.T + level).numpy()[query]
-        won = (new @ self.held_out.fresh.T).numpy()[query] > known.now
-        described = known.sides(guess, known.now)
-        return known, Curve.fit(described.reshape(-1, described.shape[2]), won.ravel())
+        # The relevant targets of other queries have taught nothing either.
+        rivals = torch.from_numpy(self.source.take(self.relevant.rows.numpy()))
+        before = torch.cat([self.held_out.before, rivals])
+        guess = (asked @ before.T + level).numpy()[query]
+        seen = torch.cat([self.held_out.fresh, self.relevant.fresh])
+        won = (new @ seen.T).numpy()[query] > known.now
+        other = np.ones_like(won)
+        place = len(self.held_out.fresh) + np.searchsorted(self.relevant.rows.numpy(), target)
+        other[np.arange(len(query)), place] = False
+        return known, Curve.fit(known.sides(guess, known.now)[other], won[other])
 
     def _read(
         self, judged: Judged, known: Contests, curve: Curve, fetched: Int[ndarray, "q k"]
