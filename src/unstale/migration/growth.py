@@ -101,5 +101,5 @@ def growth_table(points: Sequence[Mapping[str, Any]]) -> str:
         shown = [f"{point['served']:,}", f"{point['more_targets']:,}", _duration(point["seconds"])]
         known = f"{point['embedded_share']:.0%}"
         lines.append([*shown, money, known, f"{point['recall@10']['value']:.3f}"])
-    about = "known: of what a query fetches, embedded by then (counted). recall@10: in proportion."
+    about = "known: share of fetched targets embedded before (counted). recall@10: interpolated."
     return f"{PART}, if what your queries fetch is embedded after each:\n{_aligned(lines)}\n{about}"

@@ -98,7 +98,7 @@ def ways_table(ways: Sequence[Mapping[str, Any]], queries: int) -> str:
         lines.append([*shown, _duration(way["seconds"]), cost])
     return (
         _aligned(lines)
-        + f"\n({PART}: {READ} targets of each of {queries} queries, as they are read)"
+        + f"\n({PART}: the first {READ} targets of {queries} queries each, embedded when fetched)"
     )
 
 

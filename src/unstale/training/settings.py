@@ -125,8 +125,8 @@ def _filled_in(
         mine_from = usual_start(targets, static=is_static(model))
         if strategy.cache == "later" and mine_from == 1:
             skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
-            skips += f"than {_LARGE:,} targets (here {targets:,}); "
-            skips += f"--mine-from {MINE_FROM} makes it mine"
+            skips += f"than {_LARGE:,} targets (here {targets:,}), where more steps help more; "
+            skips += f"--mine-from {MINE_FROM} enables mining"
     if strategy.cache == "later":
         held = held_targets(settings, model, targets, steps * taken)
     if hidden is None:
