@@ -22,7 +22,10 @@ from numpy import ndarray
 from unstale.data.dataset import Qrels
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.fusion import BothQueries, Judged, choose_weight, fit_adapter, weigh
-from unstale.migration.sample import choose
+from unstale.migration.joined import JoinedQueries
+from unstale.migration.learn import learn
+from unstale.migration.sample import Picked, choose
+from unstale.migration.settings import MigrateSettings
 from unstale.migration.vectors import ArrayVectors
 
 FETCH, READ = 50, 20  # targets that the index fetches, and that the new model reads
@@ -82,29 +85,43 @@ class World:
         rows = np.unique(query)
         return Judged(queries.take(rows), Qrels(query, target, np.ones_like(query)), rows)
 
-    def adapter(self, embedded: int, seed: int, by: str) -> tuple[QueryAdapter, Int[ndarray, " n"]]:
-        """Embed a sample and fit an adapter to it; return the rows that were embedded, too."""
-        rows, held = choose(len(self.stale), embedded, seed)
+    def adapter(self, sample: Picked, by: str) -> QueryAdapter:
+        """Fit an adapter to the sample, once it is embedded."""
+        rows, held = sample
         judged = self.judged("dev")
         fresh, stale = (torch.from_numpy(v[rows]) for v in (self.fresh, self.stale))
         fitted = fit_adapter(stale, fresh, np.isin(rows, held), judged.queries, {})
         if by == "rule":
-            return fitted, rows
-        return replace(fitted, weight=choose_weight(weigh(fitted, self.source, judged))), rows
+            return fitted
+        return replace(fitted, weight=choose_weight(weigh(fitted, self.source, judged)))
+
+    def rewritten(self, sample: Picked, seed: int) -> Float[ndarray, "n e"]:
+        """Return what `--way rewrite` writes: fresh vectors of the sample, and corrected ones."""
+        rows, held = sample
+        stale, fresh = torch.from_numpy(self.stale), torch.from_numpy(self.fresh)
+        settings = MigrateSettings(seed=seed)
+        learned = learn(stale[rows], fresh[rows], np.isin(rows, held), settings)
+        with torch.no_grad():
+            written = learned.corrector(stale)
+        written[rows] = fresh[rows]
+        return written.numpy()
 
     def serve(self, embedded: int, seed: int, by: str) -> dict[str, float]:
-        """Measure one resample: the search alone, what is known rescored, and read with both."""
-        adapter, rows = self.adapter(embedded, seed, by)
-        test = self.splits["test"]
+        """Measure one resample: the search alone, rescored, read with both, and new indices."""
+        sample = choose(len(self.stale), embedded, seed)
+        adapter, rows, test = self.adapter(sample, by), sample.rows, self.splits["test"]
         found = self.index.search(adapter(test.old, test.new), FETCH + 1)[1]
         known = np.full_like(self.fresh, np.nan)
         known[rows] = self.fresh[rows]
         even = replace(adapter, weight=0.5)
+        new, join = self.rewritten(sample, seed), JoinedQueries(adapter.weight, adapter.scale)
         return {
             "weight": adapter.weight, "old_part": adapter.old_part, "new_part": adapter.new_part,
             "query-side": test.recall(found[:, :11]),
             "query-side, rescored": self._rescored(adapter, found, known),
             f"read {READ}": self._rescored(even, found[:, :READ], self.fresh),
+            "rewrite": self.exact(test.new @ new.T),
+            "rewrite --fuse": self.exact(join(test.old, test.new) @ join(self.stale, new).T),
         }  # fmt: skip
 
     def _rescored(

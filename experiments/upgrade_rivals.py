@@ -25,6 +25,7 @@ from numpy import ndarray
 from experiments.upgrade import World
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.on_read import FreshVectors, ReadThrough
+from unstale.migration.sample import choose
 
 READ = 20  # targets of each query that are read, by embedflow and by us
 
@@ -139,7 +140,8 @@ def ours_on_read(
 
 def compare(world: World, embedded: int, seed: int) -> dict[str, float]:
     """Measure every way from so many embedded targets; the last lines embed all that is read."""
-    adapter, rows = world.adapter(embedded, seed, "rule")
+    sample = choose(len(world.stale), embedded, seed)
+    adapter, rows = world.adapter(sample, "rule"), sample.rows
     test, whole = world.splits["test"], len(world.stale)
     asked = world.index.search(adapter(test.old, test.new), 11)[1]
     values = dict(world.bounds()) | {"unstale, query-side": test.recall(asked)}

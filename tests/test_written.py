@@ -113,6 +113,27 @@ def test_sweeping_takes_only_names_of_ours(tmp_path: Path) -> None:
     assert files(tmp_path) == set(theirs)
 
 
+def test_a_folder_whose_replacement_was_killed_gets_the_new_one(tmp_path, monkeypatch) -> None:
+    run = finish(tmp_path / "run")
+    kill, rename = KeyboardInterrupt, Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if target.name == "model":  # the old one is away, and the new one not in its place
+            raise kill
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr("unstale.files.shutil.rmtree", lambda *_, **__: None)  # nor after a kill
+    with pytest.raises(kill), atomic_folder(run / "model") as model:
+        (model / "new").touch()
+    monkeypatch.undo()
+    assert not (run / "model").exists()
+    sweep(run)
+    assert files(run / "model") == {"new"}
+    assert foreign(run) == []
+    assert not [path for path in run.iterdir() if path.name.startswith(".model")]
+
+
 def test_a_folder_that_is_replaced_keeps_what_others_put_there(tmp_path: Path) -> None:
     run = finish(tmp_path / "run")
     (run / "model" / "notes.md").write_text("mine")

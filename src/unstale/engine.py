@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
@@ -85,7 +85,6 @@ def _shared(held: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a reference of Ray'
     return import_module("ray").get(held)
 
 
-@cache
 def _cluster() -> Any:  # noqa: ANN401 - a module without types
     """Join the cluster that there is (`RAY_ADDRESS`, or one on this machine), or start one here."""
     ray = import_module("ray")

@@ -120,10 +120,17 @@ def forget_missing(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed writers left behind; only where no other process can be writing."""
+    """Delete what killed writers left behind; only where no other process can be writing.
+
+    A folder whose old version was moved away already, and whose new one is whole, gets the new one.
+    """
     for place, folders, files in os.walk(folder):
-        for name in [name for name in folders if is_temporary(name)]:
+        for name in sorted(name for name in folders if is_temporary(name)):
             folders.remove(name)
+            own, _, kind = name[1:].rpartition(".unstale-")
+            meant, made = Path(place, own.rpartition(".")[0]), Path(place, f"{name[:-3]}tmp")
+            if kind == "old" and made.is_dir() and not os.path.lexists(meant):
+                made.rename(meant)
             shutil.rmtree(Path(place, name), ignore_errors=True)
         for name in files:
             if is_temporary(name):

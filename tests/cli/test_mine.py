@@ -58,6 +58,27 @@ def test_every_format_gets_the_models_hardest_negatives(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]  # no buffer stays behind
 
 
+def test_the_corpus_is_embedded_by_ray_if_asked(
+    beir: Path, bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path, monkeypatch
+) -> None:
+    """What goes to Ray's workers is done here; `tests/migration/test_ray.py` has real ones."""
+    handed = []
+
+    def here(work, shared, pieces):
+        for piece in pieces:
+            handed.append(len(piece))
+            yield work(*shared, piece)
+
+    monkeypatch.setattr("unstale.engine.find_spec", lambda name: True)
+    monkeypatch.setattr("unstale.buffer.embed.ray_map", here)
+    flags = ["--data", beir, "--model", bert_folder, "--hard-negatives", 3]
+    assert mine(tmp_path / "ray", *flags, "--engine", "ray") == 0
+    assert handed == [len(dataset.targets)]
+    assert mine(tmp_path / "local", *flags) == 0
+    ray, local = (mined(load_dataset(str(tmp_path / name))) for name in ("ray", "local"))
+    assert ray == local
+
+
 @pytest.fixture(scope="module")
 def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"

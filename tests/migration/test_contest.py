@@ -115,6 +115,33 @@ def test_what_embedding_would_find_is_told_from_a_fifth_of_the_targets(
             assert values[way][truth].mean() > values[way][~truth].mean() + 0.5
 
 
+def test_what_is_embedded_beats_a_target_or_not_for_certain(monkeypatch) -> None:
+    """If nothing else could win, the embedded targets that score higher are counted."""
+    trial, judged, _, fresh = world(0.5, 0.5)
+    # No rival that is only predicted ever wins.
+    monkeypatch.setattr(Curve, "chance", lambda _, sides: np.zeros(sides.shape[:-1]))
+    now = judged.queries.new @ fresh.T
+    own = torch.from_numpy(judged.qrels.pairs[judged.rows, 1])
+    embedded = torch.cat([trial.sample.rows, trial.relevant.rows]).unique()
+    rivals = embedded != own[:, None]
+    beaten = (now[:, embedded] > now.gather(1, own[:, None])) & rivals
+    expected = (beaten.sum(dim=1) < 10).numpy()
+    assert 0.1 < expected.mean() < 0.99
+    assert trial.run(judged)[0][ALL].round().tolist() == expected.tolist()
+
+
+def test_the_predicted_margin_tells_rivals_apart(monkeypatch) -> None:
+    """The curve that is fitted to held-out targets leans on it: a rival predicted higher wins."""
+    trial, judged, _, _ = world(0.4, 0.6)
+    fitted, fit = [], Curve.fit
+    monkeypatch.setattr(Curve, "fit", lambda *given: fitted.append(fit(*given)) or fitted[-1])
+    trial.run(judged)
+    described = Contests(np.array([0]), np.array([7]), *(np.array([[v]]) for v in (0, 0, 0, 0, 1)))
+    low, high = fitted[0].chance(described.sides(np.array([[-1.0, 1.0]]), np.zeros((1, 2))))[0]
+    assert low < 0.3
+    assert high > 0.7
+
+
 def test_what_is_read_is_ranked_by_what_is_known_and_by_what_is_predicted(monkeypatch) -> None:
     """With a curve that has no doubt, the higher predicted score wins."""
     trial, judged, stale, fresh = world(0.5, 0.5)

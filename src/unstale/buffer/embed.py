@@ -154,24 +154,36 @@ def embed_corpus(
         places = [(ends[i], ends[i + 1]) for i in own]
         embedding = _by_ray if engine == "ray" else _here
         made = zip(own, embedding(model, tokens, places, tokens_per_batch, bar), strict=True)
-        # A shard to each process; the manifest follows, so that a kill costs these shards.
-        for _ in range(0, len(missing), world()):
-            done: tuple[int, str] | None = None
-            if (mine := next(made, None)) is not None:
-                shard, vectors = mine
-                done = shard, _write(folder, manifest, shard, ends[shard], vectors)
-                if part is not None:
-                    with atomic_file(_told(folder, shards[shard])) as temporary:
-                        temporary.write_text(done[1], "ascii")
-            for place, checksum in filter(None, exchange(done)):
-                shards[place]["sha256"] = checksum
-            if rank() == 0 and part is None:
-                write_manifest(folder, manifest)
+        written = ((i, _write(folder, manifest, i, ends[i], vectors)) for i, vectors in made)
+        _enter(folder, manifest, written, -(-len(missing) // world()), part)
     barrier()
     if part is not None:
         lacking = [s for s in shards if not s.get("sha256") and not _told(folder, s).is_file()]
         raise PartDone(part, folder, len(shards), len(lacking))
     return TargetBuffer.open(folder, made_by), todo
+
+
+def _enter(
+    folder: Path,
+    manifest: dict[str, Any],
+    written: Iterator[tuple[int, str]],
+    turns: int,
+    part: Part | None,
+) -> None:
+    """Write shards, one of each process a turn, and enter their checksums after each turn.
+
+    So a kill costs the shards of one turn. A part leaves its checksums beside its shards.
+    """
+    shards = manifest["shards"]
+    for _ in range(turns):
+        done = next(written, None)
+        if done is not None and part is not None:
+            with atomic_file(_told(folder, shards[done[0]])) as temporary:
+                temporary.write_text(done[1], "ascii")
+        for shard, checksum in filter(None, exchange(done)):
+            shards[shard]["sha256"] = checksum
+        if rank() == 0 and part is None:
+            write_manifest(folder, manifest)
 
 
 Places = list[tuple[int, int]]  # from which row up to which

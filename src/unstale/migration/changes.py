@@ -21,6 +21,7 @@ from unstale.migration.embed import CLOCK, PICKED, SHARD_ROWS, VECTORS, read_pic
 from unstale.migration.fitting import RE_EMBEDDED
 from unstale.migration.fused import RELEVANT, relevant_stage
 from unstale.migration.sample import Picked
+from unstale.results import number
 
 MADE_OF, IDS = "made_of.json", "ids.parquet"
 _MOVES = {"targets", "qrels", "vectors", "ids"}  # with the rows
@@ -128,7 +129,9 @@ def _keep(
     manifest = {"format": buffer.FORMAT, "fingerprint": made_by, "dim": fresh.shape[1]}
     buffer.write_manifest(made / name / VECTORS, manifest | {"dtype": "float32", "shards": shards})
     if (clock := stage / CLOCK).is_file():
-        (made / name / CLOCK).write_bytes(clock.read_bytes())
+        seconds = number(read_object(clock).get("seconds"))  # of all that were embedded
+        stayed = seconds and seconds * len(rows) / len(have)
+        write_json(made / name / CLOCK, {"seconds": stayed})
 
 
 def _embedded(folder: Path, rows: int) -> tuple[buffer.TargetBuffer | None, ndarray]:

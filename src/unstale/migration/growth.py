@@ -19,7 +19,7 @@ from unstale.migration.adapter import QueryAdapter
 from unstale.migration.fusion import EQUAL, BothQueries
 from unstale.migration.stale import StaleVectors
 from unstale.migration.validate import as_json, mean_interval
-from unstale.migration.verdict import Rates, _aligned, _duration
+from unstale.migration.verdict import Rates, aligned, duration
 from unstale.migration.ways import PART, QUERY_SIDE, READ
 from unstale.search.best import merge, nothing
 
@@ -98,8 +98,8 @@ def growth_table(points: Sequence[Mapping[str, Any]]) -> str:
     lines = [["after queries", "embeds", "time", "money", "known", "recall@10"]]
     for point in points:
         money = "" if point["money"] is None else f"{point['money']:.2f}"
-        shown = [f"{point['served']:,}", f"{point['more_targets']:,}", _duration(point["seconds"])]
+        shown = [f"{point['served']:,}", f"{point['more_targets']:,}", duration(point["seconds"])]
         known = f"{point['embedded_share']:.0%}"
         lines.append([*shown, money, known, f"{point['recall@10']['value']:.3f}"])
     about = "known: share of fetched targets embedded before (counted). recall@10: interpolated."
-    return f"{PART}, if what your queries fetch is embedded after each:\n{_aligned(lines)}\n{about}"
+    return f"{PART}, if what your queries fetch is embedded after each:\n{aligned(lines)}\n{about}"

@@ -27,6 +27,7 @@ from unstale.migration.embed import PICKED, Stages
 from unstale.migration.fitting import RE_EMBEDDED, Fitted, Fitting
 from unstale.migration.fused import Fused, Fusing
 from unstale.migration.index import Joined, Known, write_index, write_rows
+from unstale.migration.joined import FILE as JOINED
 from unstale.migration.joined import JoinedQueries
 from unstale.migration.order import check_order, in_order
 from unstale.migration.queries import part_queries
@@ -196,6 +197,8 @@ class Migration:
         on_first(lambda: write_rows(output, ids, rows))
         if join is not None:
             on_first(lambda: join.save(output))
+        else:  # one of an earlier run would say how to search an index that is gone
+            on_first(lambda: (output / JOINED).unlink(missing_ok=True))
         return path, seconds, since
 
     def _fuse(self, done: Fitted, stages: Stages) -> Fused | None:

@@ -32,7 +32,7 @@ def verdict(
         advice = "embed a larger sample, or everything: most neighbours would differ"
     text = (
         f"Embedding {embedded:,} of {targets:,} targets and correcting the rest took "
-        f"{_duration(spent)}; embedding all would take about {_duration(full)} at the same rate. "
+        f"{duration(spent)}; embedding all would take about {duration(full)} at the same rate. "
         f"It keeps {100 * overlap.value:.0f}% of the true neighbours "
         f"(95% interval {100 * overlap.low:.0f} to {100 * overlap.high:.0f}). Advice: {advice}."
     )
@@ -95,9 +95,9 @@ def ways_table(ways: Sequence[Mapping[str, Any]], queries: int) -> str:
         cost = "" if money is None else f"{money:.2f}"
         embeds = f"{way['more_targets']:,}" + (" or less" if way["way"] == PART else "")
         shown = [way["way"], f"{recall['value']:.3f}", interval, embeds]
-        lines.append([*shown, _duration(way["seconds"]), cost])
+        lines.append([*shown, duration(way["seconds"]), cost])
     return (
-        _aligned(lines)
+        aligned(lines)
         + f"\n({PART}: the first {READ} targets of {queries} queries each, embedded when fetched)"
     )
 
@@ -115,11 +115,12 @@ def curve_table(points: Sequence[Mapping[str, Any]], targets: int, each: float) 
             f"{point[n]['value']:.3f} ± {(point[n]['high'] - point[n]['low']) / 2:.3f}"
             for n in names
         ]
-        lines.append([shown, part, _duration(each * point["embedded"]), *means])
-    return _aligned(lines)
+        lines.append([shown, part, duration(each * point["embedded"]), *means])
+    return aligned(lines)
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Write a table as text, each column as wide as its widest cell."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -127,11 +128,11 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Write seconds as people say them.
 
     Example:
-        >>> _duration(42.4), _duration(600.0), _duration(9000.0)
+        >>> duration(42.4), duration(600.0), duration(9000.0)
         ('42 s', '10.0 min', '2.5 h')
     """
     if seconds < 100:

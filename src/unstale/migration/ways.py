@@ -81,6 +81,9 @@ class Trial:
                 here, places = _within(embedded, start, len(stale))
                 now = (new @ embedded.fresh[here].T).numpy()[known.query]
                 chance[:, places.numpy()] = now > known.now
+            # No target is a rival of itself: the same score, summed in another order, may differ.
+            own = ((known.target >= start) & (known.target < start + len(stale))).nonzero()[0]
+            chance[own, known.target[own] - start] = 0
             winners += summed(chance)
         fetched = best[QUERY_SIDE]
         best[QUERY_SIDE] = TopK(fetched.scores[:, :_DEPTH], fetched.rows[:, :_DEPTH])
