@@ -81,3 +81,9 @@ def test_an_index_of_both_models_is_written(
     np.testing.assert_allclose(vectors[known], join(stale, fresh)[known], atol=1e-5)
     apart = vectors[~known, : stale.shape[1]]  # the old vectors are kept in all rows
     np.testing.assert_allclose(apart, join.parts()[0] * stale[~known], atol=1e-5)
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    (tmp_path / "joined.json").write_text('{"weight": 0.5}', "utf-8")
+    with pytest.raises(InputError, match=r"joined\.json does not say how queries are joined"):
+        JoinedQueries.load(tmp_path)

@@ -63,4 +63,7 @@ class JoinedQueries:
         if not path.is_file():
             raise InputError(f"{folder} has no {FILE}: its index was not made with --fuse")
         found = read_object(path)
-        return cls(float(found["weight"]), float(found["scale"]))
+        try:
+            return cls(float(found["weight"]), float(found["scale"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} does not say how queries are joined ({error!r})") from None

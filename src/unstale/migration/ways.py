@@ -110,8 +110,9 @@ class Trial:
         pairs = judged.qrels.pairs[np.isin(judged.qrels.pairs[:, 0], judged.rows)]
         order, target = np.argsort(judged.rows), pairs[:, 1]
         query = order[np.searchsorted(judged.rows[order], pairs[:, 0])]
-        stale = torch.from_numpy(self.source.take(target))
-        fresh = self.relevant.fresh[np.searchsorted(self.relevant.rows.numpy(), target)]
+        place = np.searchsorted(self.relevant.rows.numpy(), target)
+        rivals = torch.from_numpy(self.source.take(self.relevant.rows.numpy()))
+        stale, fresh = rivals[place], self.relevant.fresh[place]
         asked, level = self._predicting(judged)
         scores = (new @ torch.cat([self.sample.fresh, self.held_out.fresh]).T)[query]
         sides = [
@@ -120,14 +121,12 @@ class Trial:
         ]  # fmt: skip
         known = Contests(query, target, *(side[:, None].double().numpy() for side in sides))
         # The relevant targets of other queries have taught nothing either.
-        rivals = torch.from_numpy(self.source.take(self.relevant.rows.numpy()))
         before = torch.cat([self.held_out.before, rivals])
         guess = (asked @ before.T + level).numpy()[query]
         seen = torch.cat([self.held_out.fresh, self.relevant.fresh])
         won = (new @ seen.T).numpy()[query] > known.now
         other = np.ones_like(won)
-        place = len(self.held_out.fresh) + np.searchsorted(self.relevant.rows.numpy(), target)
-        other[np.arange(len(query)), place] = False
+        other[np.arange(len(query)), len(self.held_out.fresh) + place] = False
         return known, Curve.fit(known.sides(guess, known.now)[other], won[other])
 
     def _read(
