@@ -101,9 +101,9 @@ class Snapshot:
         if self.memory is None or not (self._filled or self.current is not None):
             return  # the copy is still to be made
         reached, stale = 0 if self.current is None else self.position, self.buffer[rows]
-        seen = [stale if h is None else h(stale) for h in (self.current, self.before)]
-        # Not row by row: an accelerator would make the host wait.
-        corrected = torch.where((rows < reached)[:, None], *seen)
+        # Both versions of all rows: to part them would make the host wait for an accelerator.
+        now, then = (stale if h is None else h(stale) for h in (self.current, self.before))
+        corrected = torch.where((rows < reached)[:, None], now, then)
         self.stored.write(rows, corrected + self._residuals(rows))
 
     def _residuals(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
