@@ -24,6 +24,7 @@ from hypothesis import settings
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from tests.lean import compile_templates_once, freeze_imports
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
@@ -38,6 +39,11 @@ settings.load_profile("unstale")
 
 TOPICS = "river mountain engine violin planet bread castle spider winter market".split()
 FACTS = "old deep loud bright heavy frozen hidden famous broken golden quiet ancient".split()
+
+
+def pytest_collection_finish() -> None:
+    compile_templates_once()
+    freeze_imports()
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
-from unstale.search.added import Added
 from unstale.search import draws
+from unstale.search.added import Added
 from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, bits, subset
 from unstale.search.exact import Exact
 
