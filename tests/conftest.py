@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hypothesis import settings
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from tests.kill import Killer
 from tests.lean import compile_templates_once, freeze_imports
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
@@ -46,9 +48,19 @@ def pytest_collection_finish() -> None:
     freeze_imports()
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSTALE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def kill() -> Iterator[Killer]:
+    """Start commands that do not survive; the server that forks them imports everything once."""
+    killer = Killer()
+    yield killer
+    killer.close()
 
 
 @pytest.fixture
