@@ -106,14 +106,22 @@ def dataset(beir: Path) -> RetrievalDataset:
     return read_beir(beir)
 
 
-@pytest.fixture
-def static_model() -> SentenceTransformer:
-    """A static-embedding model of 16 random dimensions over MiniLM's vocabulary."""
+@pytest.fixture(scope="session")
+def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static-embedding model of 16 random dimensions over MiniLM's vocabulary, in a folder."""
     tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
     tokenizer.enable_truncation(32)
     weights = torch.randn(30522, 16, generator=torch.Generator().manual_seed(0))
     static = StaticEmbedding(tokenizer, embedding_weights=weights)
-    return SentenceTransformer(modules=[static, Normalize()], device="cpu")
+    model = SentenceTransformer(modules=[static, Normalize()], device="cpu")
+    folder = tmp_path_factory.mktemp("static") / "model"
+    model.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def static_model(static_folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(static_folder), device="cpu")
 
 
 @pytest.fixture(scope="session")
