@@ -119,6 +119,12 @@ def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def small(beir: Path, static_folder: Path) -> list[str]:
+    """What most commands are given: a small world, and a model whose checkpoints are small."""
+    return ["--data", str(beir), "--model", str(static_folder)]
+
+
 @pytest.fixture
 def static_model(static_folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(static_folder), device="cpu")

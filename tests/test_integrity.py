@@ -80,9 +80,9 @@ def test_damage_is_named(sealed: Path, how: str, rule: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
-    where = ["--data", str(beir), "--output", str(output), "--save-steps", "1"]
+    where = [*small, "--output", str(output), "--save-steps", "1"]
     assert main(["train", *where, *SMALL.split(), "--strategy", "corrected"]) == 0
     return output
 
