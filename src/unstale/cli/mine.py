@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.alone import check_mined
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
@@ -86,9 +87,7 @@ def run(chosen: MineFlags) -> None:
 def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:
     """Refuse what cannot work before anything is embedded."""
     dataset.split(chosen.split)
-    if not 1 <= chosen.hard_negatives < len(dataset.targets):
-        count = f"{chosen.hard_negatives} negatives from {len(dataset.targets)} targets"
-        raise InputError(f"cannot mine {count}")
+    check_mined(chosen.hard_negatives, len(dataset.targets))
     if chosen.run is not None and chosen.buffer is not None:
         made_of = read_manifest(Path(chosen.buffer))["fingerprint"].get("texts")
         if made_of != dataset.targets.digest:
