@@ -151,7 +151,7 @@ WRONG = {
     "train --data faq.csv --batch-size 9 --output x": "a batch of 9 needs as many training pairs",
     "train --data faq.csv --given-negatives 2 --output x": "no negatives of its own to take 2",
     "train --data asked.csv --strict --output x": "asked.csv:3: the row is blank",
-    "compare --data faq.csv --hard-negatives 9 --output x": "cannot take 9 negatives a query from 1",
+    "compare --data faq.csv --hard-negatives 9 --output x": "cannot take 9 negatives a query",
     "doctor --data faq.csv --batch-size 9": "a batch of 9 needs as many training pairs",
     "mine --data faq.csv --hard-negatives 9 --output x": "cannot mine 9 negatives from 1 targets",
     "mine --data faq.csv --relative-margin 5 --output x": "--relative-margin must be below 1",
