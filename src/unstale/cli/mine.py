@@ -80,7 +80,7 @@ def run(chosen: MineFlags) -> None:
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         say(dropped)
     if lost := form.loses(written):
-        say(f"{form.name} has no place for: {', '.join(lost)}")
+        say(f"{form.name} cannot store: {', '.join(lost)}")
     say(f"{form.name}: {output.path}")
 
 
