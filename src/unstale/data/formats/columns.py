@@ -117,7 +117,7 @@ class RowReader:
                 numbered = re.compile(rf"({some})_?\d+")
                 found[role] += [name for name in names if numbered.fullmatch(spelt(name))]
             if not found[role] and role in _REQUIRED and role not in self._chosen:
-                found[role] = _named_last(wanted, names)
+                found[role] = named_last(wanted, names)
             if found[role]:
                 self._missing.discard(role)
             elif role in self._needed:
@@ -177,7 +177,7 @@ class RowReader:
                 self._left_out[role] = None
 
 
-def _named_last(wanted: Collection[str], names: Iterable[str]) -> list[str]:
+def named_last(wanted: Collection[str], names: Iterable[str]) -> list[str]:
     """Find the only column whose last word is a usual name: `Customer Question`, `the_answer`."""
     usual = set(map(plain, wanted))
     like = [name for name in names if plain(re.split(r"[\s_-]+", name.strip())[-1]) in usual]
