@@ -300,3 +300,10 @@ def test_a_table_of_training_queries_says_so(
     shown = capsys.readouterr().out
     assert "MEASURED ON TRAINING QUERIES" in shown
     assert "epochs of 80 pairs" in shown
+
+
+def test_a_training_that_changed_nothing_says_so_below_its_table(
+    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(beir, tmp_path / "run", "--learning-rate", "10") == 0
+    assert "the saved model is the one before training" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-from unstale.data.formats.columns import flaw, plain
+from unstale.data.formats.columns import flaw, named_last, plain
 from unstale.data.formats.reading import REPEATED, Reading
 from unstale.data.formats.tables import table_rows
 from unstale.data.gather import Example, Target
@@ -45,6 +45,8 @@ def assign(
     for role, usual in roles.items():
         wanted = [chosen[role]] if role in chosen else usual
         found[role] = next((by_name[key] for key in map(plain, wanted) if key in by_name), None)
+        if found[role] is None and role in needed and role not in chosen:
+            found[role] = next(iter(named_last(usual, names)), None)
         if found[role] is None and (role in chosen or role in needed):
             rule = f"no column {' or '.join(wanted)}; name the {role} by PATH:{role}=COLUMN"
             raise InputError(f"{where}: {rule}; there are {show(list(names))}")

@@ -116,6 +116,8 @@ class RowReader:
                 some = "|".join(re.escape(spelt(name)) for name in wanted)
                 numbered = re.compile(rf"({some})_?\d+")
                 found[role] += [name for name in names if numbered.fullmatch(spelt(name))]
+            if not found[role] and role in _REQUIRED and role not in self._chosen:
+                found[role] = named_last(wanted, names)
             if found[role]:
                 self._missing.discard(role)
             elif role in self._needed:
@@ -175,8 +177,15 @@ class RowReader:
                 self._left_out[role] = None
 
 
+def named_last(wanted: Collection[str], names: Iterable[str]) -> list[str]:
+    """Find the only column whose last word is a usual name: `Customer Question`, `the_answer`."""
+    usual = set(map(plain, wanted))
+    like = [name for name in names if plain(re.split(r"[\s_-]+", name.strip())[-1]) in usual]
+    return like if len(like) == 1 else []
+
+
 def _exact(name: str) -> str:
-    return name
+    return name.strip()
 
 
 def plain(name: str) -> str:
