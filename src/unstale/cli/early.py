@@ -139,7 +139,7 @@ def _check_sizes(command: str, values: Mapping[str, Any]) -> None:
 
 
 def is_small(place: Path) -> bool:
-    """Tell whether this is a file or a folder that is read in a moment; a data set's name is not."""
+    """Tell whether a file or folder is read in a moment; a built-in set's name is neither."""
     files = place.rglob("*") if place.is_dir() else [place]
     return place.exists() and sum(file.stat().st_size for file in files) <= _SMALL
 
