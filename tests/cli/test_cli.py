@@ -233,11 +233,7 @@ def test_overwrite_replaces_an_earlier_run(small: list[str], tmp_path: Path) -> 
 
 
 def test_a_buffer_of_another_model_is_refused_before_any_work(
-    small: list[str],
-    beir: Path,
-    bert_folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    small: list[str], bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     buffer = tmp_path / "buffer"
     assert main(["embed", *small, "--output", str(buffer)]) == 0
@@ -271,17 +267,13 @@ def test_help_teaches_and_does_not_wait_for_torch(command: list[str]) -> None:
 
 
 def test_a_cut_model_is_shown_beside_the_whole_one(
-    small: list[str],
-    beir: Path,
-    bert_folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    small: list[str], bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--model", str(bert_folder), "--towers", "tied"]
     assert train(small, tmp_path / "run", *words, "--layers", "1") == 0
     shown = capsys.readouterr().out
     entry = json.loads((tmp_path / "run" / "results.json").read_text())["runs"][0]
-    whole = ["evaluate", "--data", str(beir), *words, "--output", str(tmp_path / "whole")]
+    whole = ["evaluate", *small, *words, "--output", str(tmp_path / "whole")]
     assert main(whole) == 0
     measured = json.loads((tmp_path / "whole" / "results.json").read_text())["runs"][0]["metrics"]
     assert entry["full_metrics"] == pytest.approx(measured)
