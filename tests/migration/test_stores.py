@@ -16,7 +16,7 @@ from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.migration.index import Known, write_index
-from unstale.migration.stale import NewIndex
+from unstale.migration.stale import NewIndex, check_values
 from unstale.migration.stores import vectors as stores
 from unstale.migration.stores.address import KINDS
 from unstale.migration.stores.store import Store
@@ -71,11 +71,11 @@ def read(address: str) -> np.ndarray:
         close(source)
 
 
-def new_index(source, vectors, folder) -> NewIndex:
+def new_index(source, vectors, folder, identity="one") -> NewIndex:
     fresh = np.arange(ROWS) % 3 == 0
-    first = source.resume_at(folder, "one")
+    first = source.resume_at(folder, identity)
     pieces = ((s, vectors[s : s + len(v)]) for s, v in source.chunks_from(first))
-    return NewIndex(pieces, WIDER, fresh, {})
+    return NewIndex(pieces, vectors.shape[1], fresh, {})
 
 
 def test_the_families_are_all_the_kinds_of_databases() -> None:
@@ -91,6 +91,17 @@ def test_vectors_and_ids_are_read_by_row(address, stale) -> None:
     np.testing.assert_allclose(whole, stale, atol=1e-6)
     rows = np.array([20, 3, 7])
     np.testing.assert_allclose(source.take(rows), stale[rows], atol=1e-6)
+    close(source)
+
+
+def test_vectors_are_read_as_a_collection_ranks_them(kind, stale, tmp_path) -> None:
+    """By cosine the length of a vector does not count, so both models' scores can be added."""
+    longer = stale * np.linspace(0.5, 4, ROWS, dtype=np.float32)[:, None]
+    source = open_vectors(family_of(kind).add(tmp_path, longer, IDS))
+    np.testing.assert_allclose(source.take(np.arange(ROWS)), stale, atol=1e-6)
+    assert check_values(source)
+    source.store.metric = "inner product"
+    assert not check_values(source)
     close(source)
 
 
@@ -110,7 +121,7 @@ def test_a_killed_write_is_resumed_and_swapped_only_when_told(
     np.testing.assert_allclose(source.take(np.arange(ROWS)), stale, atol=1e-6)  # untouched
     shadow = source.write(tmp_path, new_index(source, vectors, tmp_path))
     assert str(shadow).endswith("#docs?vector=vector_new" if kind == "pgvector" else "#docs-new")
-    assert "kept" in source.swap()
+    assert "kept" in source.swap(tmp_path)
     close(source)
     np.testing.assert_allclose(read(address), vectors, atol=1e-6)
     told = {i: (i * 2, row % 3 == 0) for row, i in enumerate(IDS)}
@@ -126,7 +137,7 @@ def test_rows_that_come_or_go_meanwhile_are_followed(kind, address, stale, tmp_p
     source = open_vectors(address)
     gone = 0 if kind == "pgvector" else 1  # where a deleted row takes its new vector along
     with pytest.raises(InputError, match=rf"1 rows were added and {gone} deleted .*late"):
-        source.swap()
+        source.swap(tmp_path)
 
     def correct(vectors: np.ndarray) -> np.ndarray:
         np.testing.assert_allclose(vectors, stale[[0]], atol=1e-6)
@@ -134,7 +145,7 @@ def test_rows_that_come_or_go_meanwhile_are_followed(kind, address, stale, tmp_p
 
     assert source.follow(correct) == (1, gone)
     assert source.follow(correct) == (0, 0)
-    source.swap()
+    source.swap(tmp_path)
     close(source)
     served = open_vectors(address)
     assert sorted(served.ids) == sorted({*IDS, "late"} - {"d7"})
@@ -168,8 +179,25 @@ def test_a_shadow_with_other_vectors_is_written_anew_or_is_none_of_ours(
     again = open_vectors(address)  # never is what is served the shadow
     end = {"qdrant": "-new-2", "pgvector": "?vector=vector_new"}.get(kind, "-new")
     assert again.store.shadow == f"docs{end}"
-    assert again.store.written() in (0, ROWS if kind == "lancedb" else 0)
+    assert again.store.written() == (ROWS if kind == "lancedb" else None)
     close(again)
+
+
+def test_an_empty_shadow_of_another_width_is_made_anew(address, tmp_path) -> None:
+    """A killed migration leaves one; the next may write vectors of both models."""
+    source = open_vectors(address)
+    assert source.store.written() is None
+    assert source.resume_at(tmp_path, "one") == 0
+    some = np.arange(2)
+    source.store.write(some, unit(1, WIDER)[:2], np.ones(2, np.bool_))
+    source.store.drop(source.ids.take(some))
+    assert source.store.written() == 0
+    assert source.resume_at(tmp_path, "one") == 0  # the same, so it is kept
+    assert source.store.written() == 0
+    assert source.resume_at(tmp_path, "both") == 0
+    assert source.store.written() is None
+    source.write(tmp_path, new_index(source, unit(1, DIM + WIDER), tmp_path, "both"))
+    close(source)
 
 
 @pytest.mark.parametrize(
@@ -244,9 +272,9 @@ def test_a_migration_whose_swap_is_refused_is_not_finished(
     words += ["--count", "80", "--method", "linear", *output]
     swap = StoreVectors.swap
 
-    def late(source: StoreVectors) -> str:
+    def late(source: StoreVectors, folder: Path) -> str:
         family.add(place, made, ids)  # a row comes at the last moment
-        return swap(source)
+        return swap(source, folder)
 
     monkeypatch.setattr(StoreVectors, "swap", late)
     assert main([*words, "--swap"]) == 2
@@ -258,3 +286,27 @@ def test_a_migration_whose_swap_is_refused_is_not_finished(
     assert "1 rows were added and 0 deleted" in said
     assert "now has the rows of docs-new" in said
     assert len(family.payload(address)) == 120
+
+
+def test_a_kill_between_the_swap_and_its_note_leaves_nothing_to_do(
+    beir: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """The old vectors are served no more, so the migration could not be run again."""
+    dataset = read_beir(beir)
+    made = load_encoder("tiny").encode_document(list(dataset.targets))
+    place = tmp_path / "base"
+    place.mkdir()
+    address = family_of("lancedb").add(place, made, list(dataset.target_ids))
+    output = ["--output", str(tmp_path / "new")]
+    words = ["correct", "--vectors", address, "--data", str(beir), "--model", "tiny"]
+    words += ["--count", "80", "--method", "linear", *output, "--swap"]
+    with monkeypatch.context() as patch:
+        patch.setattr("unstale.cli.output.RunFolder.seal", lambda folder: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            main(words)
+    assert not (tmp_path / "new" / "files.json").exists()
+    capsys.readouterr()
+    assert main(["correct", "--resume", *output]) == 0
+    assert "the swap was done" in capsys.readouterr().out
+    assert (tmp_path / "new" / "files.json").exists()
+    assert open_vectors(address).rows == len(dataset.targets)

@@ -37,6 +37,12 @@ class Texts(Sequence[str]):
         """Copy Python strings into Arrow memory."""
         return cls(pa.chunked_array([pa.array(texts, pa.large_string())]))
 
+    @classmethod
+    def joined(cls, parts: Sequence["Texts"]) -> "Texts":
+        """Put texts one after the other, without a copy."""
+        pieces = [piece for part in parts for piece in part.column.chunks]
+        return cls(pa.chunked_array(pieces, pa.large_string()))
+
     @property
     def column(self) -> pa.ChunkedArray:
         """Return the texts as Arrow holds them, to write them to a file."""
@@ -75,6 +81,18 @@ class Texts(Sequence[str]):
             found = pc.index_in(self._array.slice(start, _FOUND_AT_ONCE), options=wanted)
             rows[found.drop_null().to_numpy()] = start + np.flatnonzero(found.is_valid())
         return rows[[place[text] for text in texts]]
+
+    def rows_in(self, others: "Texts") -> Int[ndarray, " n"]:
+        """Return for each of these texts its first row among others, or -1 if there is none.
+
+        Example:
+            >>> Texts.of(["c", "d", "c"]).rows_in(Texts.of(["a", "b", "c"])).tolist()
+            [2, -1, 2]
+        """
+        if not len(self) or not len(others):
+            return np.full(len(self), -1)
+        options = pc.SetLookupOptions(value_set=others.column.combine_chunks())
+        return pc.index_in(self._array, options=options).fill_null(-1).to_numpy().astype(np.int64)
 
     @cached_property
     def digest(self) -> str:

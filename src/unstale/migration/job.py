@@ -124,7 +124,11 @@ class Migration:
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
         self.queries = part_queries(settings, dataset)
-        check_values(source)
+        unit = check_values(source)
+        if old_encoder is not None and not unit and source.metric != "inner product":
+            rule = f"ranks by {source.metric}, and its vectors are not of length one"
+            hint = "the scores of both models cannot be added; run without --old-model"
+            raise InputError(f"{source.path} {rule}: {hint}")
         self.old_model = old_encoder() if old_encoder is not None else None
         if self.old_model is not None and dimension(self.old_model) != source.dim:
             widths = f"width {dimension(self.old_model)}, {source.path} {source.dim}"
@@ -240,8 +244,7 @@ class Migration:
         }
         vectors = [sha256(path) for path in files_of(self.source.path)]
         if not vectors:  # of a database some vectors, which a swap would change
-            some = self.source.take(np.arange(min(64, self.source.rows)))
-            vectors = [hashlib.sha256(some.tobytes()).hexdigest()]
+            vectors = [self.source.some_digest()] if isinstance(self.source, StoreVectors) else []
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}

@@ -38,8 +38,8 @@ class Store(Protocol):
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows."""
 
-    def written(self) -> int:
-        """Return how many rows the shadow holds; 0 if there is none."""
+    def written(self) -> int | None:
+        """Return how many rows the shadow holds; None if there is no shadow."""
 
     def write(
         self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
@@ -55,7 +55,7 @@ class Store(Protocol):
     def discard(self) -> None:
         """Delete a shadow that is to be written anew."""
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the rows that the shadow holds."""
 
     def check_swap(self) -> None:
