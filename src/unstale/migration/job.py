@@ -30,7 +30,7 @@ from unstale.migration.index import Joined, Known, write_index, write_rows
 from unstale.migration.joined import FILE as JOINED
 from unstale.migration.joined import JoinedQueries
 from unstale.migration.order import check_order, in_order
-from unstale.migration.queries import part_queries
+from unstale.migration.queries import logged, part_queries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import (
     StaleVectors,
@@ -116,6 +116,7 @@ class Migration:
         part: Part | None = None,
     ) -> None:
         settings.check_way(old_model=old_encoder is not None)
+        log = logged(dataset)  # a text without a row takes the answers of its queries along
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
@@ -123,7 +124,7 @@ class Migration:
         self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
-        self.queries = part_queries(settings, dataset)
+        self.queries = part_queries(settings, dataset, log)
         unit = check_values(source)
         if old_encoder is not None and not unit and source.metric != "inner product":
             rule = f"ranks by {source.metric}, and its vectors are not of length one"
