@@ -75,7 +75,7 @@ class World:
 
     def __init__(self, folder: Path, old: str, new: str, split: str = "test") -> None:
         self.stale, self.fresh = (np.load(folder / f"{e}-targets.npy") for e in (old, new))
-        splits = {
+        self.splits = {
             s: Split(
                 np.load(folder / f"{old}-{s}.npy"), np.load(folder / f"{new}-{s}.npy"),
                 np.load(folder / f"{s}-pairs.npy"),
@@ -83,8 +83,8 @@ class World:
             )
             for s in ("dev", "test")
         }  # fmt: skip
-        self.dev, self.asked = splits["dev"], splits[split]
-        self.log = torch.from_numpy(np.load(folder / f"{new}-{split}-log.npy"))
+        self.dev, self.asked = self.splits["dev"], self.splits[split]
+        self.log = folder / f"{new}-{split}-log.npy"
         self.source = ArrayVectors(Path(f"{old}.npy"), self.stale)
         self.index = faiss.IndexHNSWFlat(self.stale.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
         self.index.hnsw.efConstruction, self.index.hnsw.efSearch = 200, 200
@@ -118,8 +118,9 @@ class World:
         sample = Sampled.of(self.source, found)
         if not plan.re_embed:
             return sample
-        drawn = np.random.default_rng(seed).permutation(len(self.log))[: plan.log]
-        asked = AskedQueries(self.log[torch.from_numpy(drawn)], None)
+        log = np.load(self.log)
+        drawn = np.random.default_rng(seed).permutation(len(log))[: plan.log]
+        asked = AskedQueries(torch.from_numpy(log[drawn]), None)
         learned = learn(sample.stale, sample.fresh, sample.held_out, settings)
         return Fitting(self.source, embed, asked, settings).enlarge(sample, learned, plan.re_embed)
 

@@ -1,12 +1,10 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
