@@ -37,12 +37,6 @@ class Texts(Sequence[str]):
         """Copy Python strings into Arrow memory."""
         return cls(pa.chunked_array([pa.array(texts, pa.large_string())]))
 
-    @classmethod
-    def joined(cls, parts: Sequence["Texts"]) -> "Texts":
-        """Put texts one after the other, without a copy."""
-        pieces = [piece for part in parts for piece in part.column.chunks]
-        return cls(pa.chunked_array(pieces, pa.large_string()))
-
     @property
     def column(self) -> pa.ChunkedArray:
         """Return the texts as Arrow holds them, to write them to a file."""
@@ -83,12 +77,7 @@ class Texts(Sequence[str]):
         return rows[[place[text] for text in texts]]
 
     def rows_in(self, others: "Texts") -> Int[ndarray, " n"]:
-        """Return for each of these texts its first row among others, or -1 if there is none.
-
-        Example:
-            >>> Texts.of(["c", "d", "c"]).rows_in(Texts.of(["a", "b", "c"])).tolist()
-            [2, -1, 2]
-        """
+        """Return for each of these texts its first row among others, or -1 if there is none."""
         if not len(self) or not len(others):
             return np.full(len(self), -1)
         options = pc.SetLookupOptions(value_set=others.column.combine_chunks())

@@ -11,7 +11,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address
-from unstale.migration.stores.store import BATCH, client_of, shadow_name
+from unstale.migration.stores.store import BATCH, client_of, joined, shadow_name
 
 _METRICS = {"l2": "L2 distance", "ip": "inner product", "cosine": "cosine"}
 _ALL = ["embeddings", "metadatas", "documents", "uris"]
@@ -71,7 +71,7 @@ class ChromaStore:
             keys.append(Texts.of(found["ids"]))
             names.append(Texts.of(here))
             if not here:
-                return Texts.joined(keys), Texts.joined(names)
+                return joined(keys), joined(names)
 
     def _get(self, rows: Sequence[int], include: list[str]) -> dict[str, list[Any]]:
         """Return fields of some rows, in the order asked for."""

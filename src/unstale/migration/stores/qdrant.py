@@ -12,7 +12,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import BATCH, client_of, shadow_name
+from unstale.migration.stores.store import BATCH, client_of, joined, shadow_name
 
 _METRICS = {"Dot": "inner product", "Cosine": "cosine", "Euclid": "L2 distance"}
 _WHOLE = ""  # the name of the vector in a collection that has only one
@@ -70,7 +70,7 @@ class QdrantStore:
             points.append(Texts.of([str(point.id) for point in found]))
             names.append(Texts.of(here))
             if offset is None:
-                return Texts.joined(points), Texts.joined(names)
+                return joined(points), joined(names)
 
     def _points(self, rows: Sequence[int], *, payload: bool) -> list[Any]:
         """Return points in the order asked for: the vectors that count, or what goes with them."""
