@@ -127,7 +127,9 @@ class World:
     def adapter(self, sample: Sampled, by: str) -> QueryAdapter:
         """Fit an adapter to the sample, once it is embedded."""
         queries = BothQueries(torch.from_numpy(self.dev.old), torch.from_numpy(self.dev.new))
-        fitted = fit_adapter(sample.stale, sample.fresh, sample.held_out, queries, {})
+        fitted = fit_adapter(
+            sample.stale, sample.fresh, sample.held_out, queries, {}, asked_for=sample.asked_for
+        )
         if by == "rule":
             return fitted
         query, target = self.dev.pairs.T.astype(np.int64)

@@ -11,6 +11,8 @@ from unstale.cli.main import main
 from unstale.data.dataset import Qrels, RetrievalDataset, Texts
 from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
+from unstale.migration.adapter import QueryAdapter
+from unstale.migration.embed import PICKED, read_picked
 from unstale.migration.queries import logged, part_queries
 from unstale.migration.settings import MigrateSettings
 
@@ -52,9 +54,10 @@ def test_without_a_log_other_splits_guide_and_then_half_of_the_queries(dataset) 
 
 
 def test_the_command_embeds_what_logged_queries_find(
-    beir: Path, bert_folder: Path, tmp_path: Path
+    beir: Path, bert_folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    """The adapter is fitted to what the log chose, too."""
+    """The adapter is fitted to what the log chose, and holds it."""
+    monkeypatch.setattr("unstale.migration.fusion.KEPT", 24)  # of 90
     dataset = read_beir(beir)
     queries = (beir / "queries.jsonl").read_text()
     own = dataset.targets[7]  # the text of a target, asked many times
@@ -71,5 +74,9 @@ def test_the_command_embeds_what_logged_queries_find(
     assert main([*words, "--re-embed", "10"]) == 0
     found = json.loads((tmp_path / "new" / "results.json").read_text())
     assert found["queries"]["guide"] == 20
-    about = json.loads((tmp_path / "new" / "adapter" / "adapter.json").read_text())["about"]
-    assert about["targets"] == 90
+    adapter = QueryAdapter.load(tmp_path / "new" / "adapter")
+    assert adapter.about["targets"] == 90
+    rows = read_picked(tmp_path / "new" / "embedded" / "re-embedded" / PICKED, 120).rows
+    chosen = np.load(tmp_path / "old.npy")[rows]
+    assert len(chosen) == 10
+    assert {row.tobytes() for row in chosen} <= {row.tobytes() for row in adapter.stale}
