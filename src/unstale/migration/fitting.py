@@ -55,9 +55,10 @@ class Sampled:
 
     def take(self, places: Int[ndarray, " m"]) -> "Sampled":
         """Keep some of the targets."""
-        columns = (self.rows, self.held_out, self.asked_for)
-        some = (column[places] for column in columns)
-        return Sampled(*some, self.stale[places], self.fresh[places], self.seconds)
+        return Sampled(
+            self.rows[places], self.held_out[places], self.asked_for[places],
+            self.stale[places], self.fresh[places], self.seconds,
+        )  # fmt: skip
 
     def joined(self, source: StaleVectors, found: EmbeddedTargets) -> "Sampled":
         """Add targets; the held-out ones that they set apart are held out no longer."""
