@@ -15,6 +15,7 @@ from unstale.migration.stores.address import Address, only_one
 from unstale.migration.stores.store import BATCH, client_of, joined, shadow_name
 
 _METRICS = {"Dot": "inner product", "Cosine": "cosine", "Euclid": "L2 distance"}
+TIMEOUT = 300  # seconds for an answer; the client's own 5 are too few for a busy server
 _WHOLE = ""  # the name of the vector in a collection that has only one
 
 
@@ -181,7 +182,7 @@ def _connect(qdrant_client: Any, address: Address) -> Any:  # noqa: ANN401 - the
     """Open a server by its address, or a folder of the local mode, which must be there."""
     if "://" in address.place:
         key = os.environ.get("QDRANT_API_KEY")
-        return qdrant_client.QdrantClient(url=address.place, api_key=key)
+        return qdrant_client.QdrantClient(url=address.place, api_key=key, timeout=TIMEOUT)
     if not Path(address.place).is_dir():
         raise InputError(f"{address}: no such folder; a server is http://HOST:6333")
     try:
