@@ -6,10 +6,12 @@ import os
 import shutil
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import torch
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -74,7 +76,8 @@ class Benchmark:
         self.evaluator = Evaluator(self.dataset, chosen.eval_split, tokens)
         # The corpus before training, to measure by: every run starts from it.
         self.start_buffer = Path(scratch, "buffer")
-        self.corpus, _ = embed_corpus(model, tokens, self.start_buffer, made_by)
+        with self.precision():
+            self.corpus, _ = embed_corpus(model, tokens, self.start_buffer, made_by)
         pairs = self.dataset.split("train").pairs
         self.pairs = Dataset.from_dict(
             {
@@ -89,6 +92,10 @@ class Benchmark:
             shape = dict.fromkeys(("query_max_length", "target_max_length"), self.chosen.max_length)
         return load_encoder(name, towers=default_towers(name), layers=self.chosen.layers, **shape)
 
+    def precision(self) -> torch.autocast:
+        """Embed in the precision of the training."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.chosen.bf16)
+
     def before(self) -> dict:
         """Measure the start."""
         found = self.evaluate(self.start(), cached_chunks(self.corpus))
@@ -96,16 +103,22 @@ class Benchmark:
 
     def evaluate(self, model: SentenceTransformer, corpus: Corpus | None = None) -> dict:
         """Measure a model: the means, and every query's values."""
-        metrics = self.evaluator(model, corpus)
+        with self.precision():
+            metrics = self.evaluator(model, corpus)
         return {"metrics": metrics, "queries": self.evaluator.values[self.evaluator.split]}
 
     def run(self, method: str, seed: int, steps: int) -> dict:
         """Train and measure one method."""
         if method.startswith(OURS):
             return self.unstale(method.removeprefix(OURS), seed, steps)
-        rows, mining = self.mine() if method == "mined" else (self.pairs, 0.0)
-        found = self.stock(method, seed, rows, steps)
-        return found | {"seconds": found["seconds"] + mining}
+        model, found = self.train(method, seed, steps)
+        return self.evaluate(model) | found
+
+    def train(self, method: str, seed: int, steps: int) -> tuple[SentenceTransformer, dict]:
+        """Train a recipe of sentence-transformers; mining counts as a part of it."""
+        rows, mining = self.mined if method == "mined" else (self.pairs, 0.0)
+        model, found = self.stock(method, seed, rows, steps)
+        return model, found | {"seconds": found["seconds"] + mining}
 
     def unstale(self, strategy: str, seed: int, steps: int) -> dict:
         model, chosen = self.start(), self.chosen
@@ -131,18 +144,25 @@ class Benchmark:
             "seconds_a_step": (spent["training"] - spent["starting"]) / max(1, steps - 1),
         }
 
-    def mine(self) -> tuple[Dataset, float]:
-        """Add mined negatives to the pairs; the start mines, as nothing else is trained yet."""
+    @cached_property
+    def mined(self) -> tuple[Dataset, float]:
+        """Add mined negatives to the pairs, and say how long it took.
+
+        The start mines, as nothing else is trained yet: the same for every seed, so once is enough.
+        """
         model, began = self.start(), time.perf_counter()
-        mined = util.mine_hard_negatives(
-            self.pairs, model, corpus=list(self.dataset.targets),
-            num_negatives=self.chosen.hard_negatives, relative_margin=MARGIN,
-            output_format="n-tuple", batch_size=256,
-        )  # fmt: skip
+        with self.precision():
+            mined = util.mine_hard_negatives(
+                self.pairs, model, corpus=list(self.dataset.targets),
+                num_negatives=self.chosen.hard_negatives, relative_margin=MARGIN,
+                output_format="n-tuple", batch_size=256,
+            )  # fmt: skip
         return mined, time.perf_counter() - began
 
-    def stock(self, name: str, seed: int, rows: Dataset, steps: int) -> dict:
-        """Train with a stock trainer; return what came out, and the pace of its steps."""
+    def stock(
+        self, name: str, seed: int, rows: Dataset, steps: int
+    ) -> tuple[SentenceTransformer, dict]:
+        """Train with a stock trainer; return the model, and the pace of its steps."""
         set_seed(seed)
         model, clock, chosen = self.start(), Clock(), self.chosen
         began = time.perf_counter()
@@ -170,7 +190,7 @@ class Benchmark:
             model.save_pretrained(str(Path(folder, "model")))
         seconds = time.perf_counter() - began
         spent = {"seconds": seconds, "steps": len(clock.ends), "seconds_a_step": clock.pace}
-        return self.evaluate(model) | spent | {"pairs": len(rows)}
+        return model, spent | {"pairs": len(rows)}
 
     def loss(self, name: str, model: SentenceTransformer) -> object:
         """Make the loss of a recipe of sentence-transformers."""
@@ -203,7 +223,13 @@ class Benchmark:
 
     def fitted(self, method: str, seed: int, budget: float) -> dict:
         """Train one method for as many steps as fit into the time."""
-        found = self.run(method, seed, max(2, self.chosen.steps // 10))  # only to learn the pace
+        # Only to learn the pace: a tenth of the steps, not measured where that can be left out.
+        few = max(2, self.chosen.steps // 10)
+        found = (
+            self.run(method, seed, few)
+            if method.startswith(OURS)
+            else (self.train(method, seed, few)[1])
+        )
         for _ in range(FITS):
             around = found["seconds"] - found["steps"] * found["seconds_a_step"]
             if around >= budget:  # mining alone takes longer

@@ -72,6 +72,32 @@ def _check_negatives(settings: TrainSections, strategy: Traits) -> None:
     check_filters(strategy, settings.filters, cross_encoder=bool(settings.cross_encoder))
 
 
+def check_sizes(counts: NegativeCounts, targets: int, batch_size: int, pairs: int) -> None:
+    """Refuse more negatives than the corpus has, and a batch larger than the training pairs."""
+    if sum(counts) >= targets:
+        rule = "use fewer --hard-negatives or --uniform-negatives"
+        raise InputError(
+            f"cannot take {sum(counts)} negatives a query from {targets} targets; {rule}"
+        )
+    if batch_size > pairs:
+        have = f"there are {pairs}; use a smaller --batch-size"
+        raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
+
+
+def check_given_negatives(count: int, there: int, data: str) -> None:
+    """Refuse to train on negatives of the data if it has none."""
+    if not there:
+        rule = "leave out --given-negatives"
+        raise InputError(f"{data} has no negatives of its own to take {count} from; {rule}")
+
+
+def check_mined(count: int, targets: int) -> None:
+    """Refuse to mine more negatives than the corpus has."""
+    if not 1 <= count < targets:
+        rule = f"use --hard-negatives from 1 to {targets - 1}"
+        raise InputError(f"cannot mine {count} negatives from {targets} targets; {rule}")
+
+
 def negative_counts(settings: NegativeSettings, strategy: Traits) -> NegativeCounts:
     """Return how many negatives of each kind a query gets, with the strategy's defaults."""
     if not any(strategy.negatives):

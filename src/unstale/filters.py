@@ -64,6 +64,11 @@ class Filters:
         if self.range_max is not None and self.range_max - self.range_min < k:
             window = f"--range-min {self.range_min} and --range-max {self.range_max}"
             raise InputError(f"cannot mine {k} targets between {window}")
+        if self.relative_margin is not None and self.relative_margin >= 1:
+            rule = "it is a share of the positive's score, such as 0.05"
+            raise InputError(
+                f"--relative-margin must be below 1, got {self.relative_margin}: {rule}"
+            )
         low, high = self.min_score, self.max_score
         if low is not None and high is not None and low > high:
             raise InputError(f"--min-score {low} is above --max-score {high}: nothing can be mined")

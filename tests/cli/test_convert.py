@@ -31,7 +31,7 @@ def test_a_chain_of_formats_keeps_every_pair(
         assert pairs(after, split) == pairs(before, split)
     shown = capsys.readouterr().out
     assert "120 targets, 120 queries; pairs: 20 in dev, 20 in test, 80 in train" in shown
-    assert "parquet has no place for: query ids, answers" in shown
+    assert "parquet cannot store: query ids, answers" in shown
 
 
 def test_named_columns_of_a_table_are_read(tmp_path: Path) -> None:

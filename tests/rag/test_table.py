@@ -39,6 +39,7 @@ def pairs(questions: QuestionSet, split: str = "train") -> dict[str, list[str]]:
     [
         (["question", "answer"], ""),
         (["Search Query", "ANSWERS"], ""),
+        (["Customer Question", "the answer "], ""),
         (["what is asked", "what is said"], ":question=what is asked,answer=what is said"),
     ],
 )

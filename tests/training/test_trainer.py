@@ -218,6 +218,24 @@ def test_the_cache_is_made_in_the_precision_of_the_trainer(
     assert not torch.equal(full, half)
 
 
+@pytest.mark.usefixtures("bfloat16")
+def test_mixed_precision_is_measured_in_full_before_and_after(
+    bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """A learning rate of 0 leaves the model as it is, and so every score of the ranking."""
+    options = SMALL | {"steps": 2, "learning_rate": 0.0, "guard": False, "eval_steps": 1}
+    model = load_encoder(str(bert_folder), device="cpu")
+    rows = dataset.split("test").query_rows
+    tokens = target_tokens(model, dataset, progress=False)
+    before = retrieve(model, dataset, rows, fresh_chunks(model, tokens, progress=False))
+    result = train(dataset, model, tmp_path, trainer={"bf16": True}, **options)
+    lines = (tmp_path / "test.run").read_text().splitlines()
+    scores = [float(line.split()[4]) for line in lines]
+    assert scores == pytest.approx(before.scores.flatten().tolist(), abs=1e-6)
+    assert by_targets(result.metrics) == by_targets(result.initial_metrics)
+    assert result.curve[0]["ndcg@10"] == result.initial_metrics["ndcg@10"]
+
+
 def by_targets(metrics: Mapping[str, float]) -> dict[str, float]:
     """Leave out what is measured by answers."""
     return {name: value for name, value in metrics.items() if not name.startswith("answer")}

@@ -20,5 +20,5 @@ def run(chosen: ConvertFlags) -> None:
     pairs = ", ".join(f"{len(q.pairs):,} in {split}" for split, q in dataset.qrels.items())
     say(f"{len(dataset.targets):,} targets, {len(dataset.queries):,} queries; pairs: {pairs}")
     if lost := form.loses(dataset):
-        say(f"{form.name} has no place for: {', '.join(lost)}")
+        say(f"{form.name} cannot store: {', '.join(lost)}")
     say(f"{form.name}: {output.path}")

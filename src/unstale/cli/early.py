@@ -1,13 +1,21 @@
 """What can be known to be wrong from flags, folders and names alone, before torch is imported."""
 
+import logging
 import sys
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
-from unstale.alone import check_dims, check_towers
+from unstale.alone import (
+    check_dims,
+    check_given_negatives,
+    check_mined,
+    check_sizes,
+    check_towers,
+)
 from unstale.cli.by_command import OWN
+from unstale.cli.compared import USUAL
 from unstale.cli.config import place_of
 from unstale.cli.flags import flag_values
 from unstale.cli.folders import check_output
@@ -18,11 +26,12 @@ from unstale.encoders.packaged import check_model, packaged_model
 from unstale.errors import InputError
 from unstale.hub import check_reachable
 from unstale.integrity import check_manifest
-from unstale.strategies import find_traits
+from unstale.strategies import NegativeCounts, find_traits
 from unstale.training.arguments import check_given
 
 _MODELS = ("model", "old_model", "retriever", "reader", "cross_encoder")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla")
+_SMALL = 4_000_000  # bytes of data that are read in a moment
 _OPTIONAL = ("doctor", "experiment")  # commands that need no --output
 
 
@@ -82,7 +91,7 @@ def _check_data(command: str, values: Mapping[str, Any]) -> None:
     """Refuse data in no known format, without the columns that are needed or without a split."""
     name, asked = str(values["data"]), values.get("eval_split", values.get("split"))
     if command == "rag" or values.get("reader"):
-        _check_questions(name, values.get("corpus"))
+        _check_questions(name, values.get("corpus"), values.get("k"))
         return
     from unstale.data.load import peek_splits  # not above: a wrong flag need not wait for it
 
@@ -93,9 +102,49 @@ def _check_data(command: str, values: Mapping[str, Any]) -> None:
         missing_splits(name, has, "train", 0.0)
     if asked is not None and "holdout" in values:
         missing_splits(name, has, asked, values["holdout"])
+    _check_sizes(command, values)
 
 
-def _check_questions(name: str, corpus: str | None) -> None:
+def _check_sizes(command: str, values: Mapping[str, Any]) -> None:
+    """Refuse what small data shows to be too much or not there: it is read in a moment.
+
+    Nobody asks for more negatives, or for a larger batch, than there is in more data than this.
+    """
+    name, place = str(values["data"]), Path(split_name(str(values["data"])).place)
+    asked = ("hard_negatives", "uniform_negatives", "given_negatives", "batch_size", "strict")
+    if not any(values.get(key) for key in asked) or not is_small(place):
+        return
+    from unstale.data.load import load_dataset
+
+    logging.disable()  # the command itself reads the same again, and says so
+    try:
+        dataset = load_dataset(name, progress=False, strict=bool(values.get("strict")))
+    finally:
+        logging.disable(logging.NOTSET)
+    targets, batch = len(dataset.targets), values.get("batch_size") or 1
+    hard, uniform = (values.get(key) or 0 for key in asked[:2])
+    if command == "mine":
+        check_mined(hard, targets)
+    if command not in ("train", "compare", "doctor"):
+        return
+    train = dataset.split("train")
+    if values.get("given_negatives"):
+        check_given_negatives(values["given_negatives"], len(train.negatives), dataset.name)
+    named = values.get("strategies") or values.get("strategy") or USUAL
+    for strategy in named.split(","):
+        traits = find_traits(strategy.partition(":")[0].strip(), rag=False)
+        mines = traits is not None and any(traits.negatives)
+        counts = NegativeCounts(hard, uniform) if mines else NegativeCounts(0, 0)
+        check_sizes(counts, targets, batch, len(train.pairs))
+
+
+def is_small(place: Path) -> bool:
+    """Tell whether a file or folder is read in a moment; a built-in set's name is neither."""
+    files = place.rglob("*") if place.is_dir() else [place]
+    return place.exists() and sum(file.stat().st_size for file in files) <= _SMALL
+
+
+def _check_questions(name: str, corpus: str | None, k: int | None) -> None:
     """Refuse a table without questions and answers, and a corpus without texts."""
     from unstale.data.formats.reading import Reading
     from unstale.rag.table import TABLES, read_table
@@ -108,7 +157,9 @@ def _check_questions(name: str, corpus: str | None) -> None:
         if not corpus and "context" not in reading.columns:
             raise no_corpus(path)
     if corpus:
-        next(read_texts(str(corpus), False), None)
+        texts, where = read_texts(str(corpus), False), Path(split_name(str(corpus)).place)
+        if next(texts, None) and k and is_small(where) and k > (count := 1 + sum(1 for _ in texts)):
+            raise InputError(f"--k must be from 1 to the corpus's {count} targets, got {k}")
 
 
 def check_device(name: str | None) -> None:
@@ -119,6 +170,8 @@ def check_device(name: str | None) -> None:
         rule = f"--device must be one of {', '.join(_DEVICES)}, or such as cuda:1"
         raise InputError(f"{rule}, got {name!r}")
     if kind in ("cuda", "mps", "xpu"):
+        if version("torch").endswith("+cpu"):  # as its package says: it need not be imported
+            raise InputError(f"--device {name}: the installed torch is the build for CPUs only")
         import torch  # and nothing else yet
 
         here = torch.accelerator.current_accelerator(check_available=True)

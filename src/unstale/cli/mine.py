@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from sentence_transformers import SentenceTransformer
 
+from unstale.alone import check_mined
 from unstale.buffer.buffer import TargetBuffer, read_manifest
 from unstale.buffer.embed import embed_corpus
 from unstale.buffer.fingerprint import fingerprint
@@ -79,16 +80,14 @@ def run(chosen: MineFlags) -> None:
     if dropped := dropped_text(mined.dropped, mined.considered, mined.missing):
         say(dropped)
     if lost := form.loses(written):
-        say(f"{form.name} has no place for: {', '.join(lost)}")
+        say(f"{form.name} cannot store: {', '.join(lost)}")
     say(f"{form.name}: {output.path}")
 
 
 def _check(chosen: MineFlags, dataset: RetrievalDataset) -> None:
     """Refuse what cannot work before anything is embedded."""
     dataset.split(chosen.split)
-    if not 1 <= chosen.hard_negatives < len(dataset.targets):
-        count = f"{chosen.hard_negatives} negatives from {len(dataset.targets)} targets"
-        raise InputError(f"cannot mine {count}")
+    check_mined(chosen.hard_negatives, len(dataset.targets))
     if chosen.run is not None and chosen.buffer is not None:
         made_of = read_manifest(Path(chosen.buffer))["fingerprint"].get("texts")
         if made_of != dataset.targets.digest:

@@ -284,7 +284,7 @@ class MineFlags(OutputFlags, HoldoutSettings, FilterSettings, EngineSettings, En
 class ConvertFlags(OutputFlags):
     """Write a dataset in another format.
 
-    It says what the new format has no place for.
+    It prints what the new format cannot store.
 
     Args:
         data: Dataset to convert: [FORMAT:]PATH[:ROLE=COLUMN,...], a hub name, or a built-in set.

@@ -75,6 +75,8 @@ def run_training(
     if rank() == 0:
         print_found(result)
         print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
+        if command == "train" and result.retriever_step == 0:
+            say("the saved model is the one before training: no later weights rank dev better")
     return output
 
 

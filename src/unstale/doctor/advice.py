@@ -64,8 +64,8 @@ def advise(found: Findings) -> str:
     """
     steps = min(found.default.steps, found.in_batch.steps)
     if min(steps, found.queries) < FEWEST or not found.mined:
-        rule = "give it more --seconds, or a smaller encoder (--layers 2, --target-max-length 64)"
         had = f"{steps} steps, {found.queries} held-out queries"
+        rule = "give it more --seconds or a smaller encoder, by --layers or --target-max-length"
         return f"The trial was too short for advice ({had}): {rule}."
     ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
     range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"

@@ -3,6 +3,7 @@
 `train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
 """
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -217,7 +218,7 @@ def _choose_search(
         targets,
         buffer.dim,
         settings.corrector_widths,
-        checked.batch_size,
+        math.ceil(checked.strategy.mined_for * checked.batch_size),
         mode=mode,
         precision=buffer.local.precision,
         unit=is_cosine(model),

@@ -10,7 +10,13 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from unstale.alone import check_alone, check_towers, negative_counts
+from unstale.alone import (
+    check_alone,
+    check_given_negatives,
+    check_sizes,
+    check_towers,
+    negative_counts,
+)
 from unstale.bfloat16 import ensure_bfloat16
 from unstale.buffer.buffer import TargetBuffer
 from unstale.buffer.fingerprint import Fingerprint, fingerprint
@@ -60,16 +66,12 @@ class TrainSettings(TrainSections):
         check_mining(self, strategy, model, batch_size)
         check_towers(strategy, shared=_shares_towers(model))
         settings, skips = _filled_in(self, strategy, model, len(train.pairs), targets, batch_size)
-        if len(train.pairs) < batch_size:
-            have = f"there are {len(train.pairs)}"
-            raise InputError(f"a batch of {batch_size} needs as many training pairs; {have}")
-        given = self.given_negatives or 0
-        if given and not len(train.negatives):
-            raise InputError(f"{dataset.name} has no negatives of its own to take {given} from")
-        nested_dims(self.matryoshka_dims, dimension(model))
         counts = negative_counts(self, strategy)
-        if sum(counts) >= targets:
-            raise InputError(f"cannot take {sum(counts)} negatives a query from {targets} targets")
+        check_sizes(counts, targets, batch_size, len(train.pairs))
+        given = self.given_negatives or 0
+        if given:
+            check_given_negatives(given, len(train.negatives), dataset.name)
+        nested_dims(self.matryoshka_dims, dimension(model))
         most = int(np.bincount(train.pairs[:, 0]).max(initial=0))  # positives of one query
         if strategy.cache == "later" and settings.mine_among < min(targets, counts.hard + most):
             need = f"{counts.hard} negatives of a query with {most} positives"

@@ -123,3 +123,19 @@ def test_a_cell_of_spaces_is_no_negative() -> None:
     assert only(from_columns(Dataset.from_dict(cells))[0]) == ("q", ["p"], ["n"])
     with pytest.raises(InputError, match="1 skipped, the column 'positive' is empty: rows 1"):
         from_columns(Dataset.from_dict({"query": ["q"], "positive": ["\t"]}))
+
+
+def test_a_column_is_found_by_its_last_word(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("Question No,Customer Question, The_Answer\n1,who,me\n")
+    dataset = load_dataset(str(table), progress=False)
+    assert (list(dataset.queries), list(dataset.targets)) == (["who"], ["me"])
+    table.write_text("First Question,Second Question,Answer\nwho,why,me\n")
+    with pytest.raises(InputError, match="no column query"):
+        load_dataset(str(table), progress=False)  # it could be either
+
+
+def test_spaces_around_a_chosen_column_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(" asked ,said\nwho,me\n")
+    dataset = load_dataset(f"{tmp_path / 't.csv'}:query=asked,positive=said", progress=False)
+    assert list(dataset.queries) == ["who"]

@@ -116,6 +116,8 @@ class RowReader:
                 some = "|".join(re.escape(spelt(name)) for name in wanted)
                 numbered = re.compile(rf"({some})_?\d+")
                 found[role] += [name for name in names if numbered.fullmatch(spelt(name))]
+            if not found[role] and role in _REQUIRED and role not in self._chosen:
+                found[role] = named_last(wanted, names)
             if found[role]:
                 self._missing.discard(role)
             elif role in self._needed:
@@ -144,8 +146,8 @@ class RowReader:
             if self._unsure:
                 self._settle(columns, row, where)
             reading.rows += 1
-            if flaw := _flaw(columns, row):
-                reading.skip(flaw, where)
+            if why := flaw(row, columns.query, columns.positive):
+                reading.skip(why, where)
                 continue
             example = _parse(self.without(columns), row, where)
             if reading.repeats(example):
@@ -175,8 +177,15 @@ class RowReader:
                 self._left_out[role] = None
 
 
+def named_last(wanted: Collection[str], names: Iterable[str]) -> list[str]:
+    """Find the only column whose last word is a usual name: `Customer Question`, `the_answer`."""
+    usual = set(map(plain, wanted))
+    like = [name for name in names if plain(re.split(r"[\s_-]+", name.strip())[-1]) in usual]
+    return like if len(like) == 1 else []
+
+
 def _exact(name: str) -> str:
-    return name
+    return name.strip()
 
 
 def plain(name: str) -> str:
@@ -184,12 +193,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def _flaw(columns: Columns, row: Record) -> str | None:
-    """Say why a row holds no example: it is blank, or lacks the query or the positive."""
-    empty = [name for name in (columns.query, columns.positive) if is_empty(row.get(name))]
-    if len(empty) == 2 and all(map(is_empty, row.values())):
+def flaw(row: Record, *needed: str) -> str | None:
+    """Say why a row holds no example: it is blank, or one of the columns that it needs is empty."""
+    if all(map(is_empty, row.values())):
         return BLANK
-    return f"the column {empty[0]!r} is empty" if empty else None
+    return next(
+        (f"the column {name!r} is empty" for name in needed if is_empty(row.get(name))), None
+    )
 
 
 def is_empty(cell: object) -> bool:
