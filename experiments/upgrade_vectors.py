@@ -6,7 +6,9 @@
 
 For each encoder `ENCODER-targets.npy` and `ENCODER-SPLIT.npy` (unit vectors), for each split
 `SPLIT-pairs.npy` (relevant rows of query and target) and, where a query is itself a target, as in
-ArguAna, `SPLIT-self.npy`. Files that are there are kept.
+ArguAna, `SPLIT-self.npy`. The splits are `train`, at most 800 queries each of `dev` and `test`, and
+`dev-log` and `test-log`: the other queries of these two, which are never measured. Files that are
+there are kept.
 """
 
 import argparse
@@ -24,19 +26,26 @@ from unstale.data.load import load_dataset
 from unstale.encoders.load import load_encoder
 
 PIECE = 512  # texts between two writes: a kill costs no more
+MEASURED = 800  # queries of dev and of test
 
 
-def judgements(data: RetrievalDataset, split: str, most: int, output: Path) -> list[str]:
-    """Write the relevant pairs of so many queries of a split, and return the queries' texts."""
+def judgements(
+    data: RetrievalDataset, split: str, first: int, count: int, name: str, output: Path
+) -> list[str]:
+    """Write the relevant pairs of some queries of a split, and return the queries' texts.
+
+    The queries of a split are in a random order, of which these are `first` and the next ones.
+    """
     qrels = data.split(split)
-    rows = np.sort(np.random.default_rng(0).permutation(qrels.query_rows)[:most])
+    order = np.random.default_rng(0).permutation(qrels.query_rows)
+    rows = np.sort(order[first : first + count])
     pairs = qrels.pairs[np.isin(qrels.pairs[:, 0], rows)].copy()
     pairs[:, 0] = np.searchsorted(rows, pairs[:, 0])
-    np.save(output / f"{split}-pairs.npy", pairs)
-    place = {name: row for row, name in enumerate(data.target_ids)}
-    own = np.array([place.get(name, -1) for name in data.query_ids.take(rows)])
+    np.save(output / f"{name}-pairs.npy", pairs)
+    place = {id: row for row, id in enumerate(data.target_ids)}
+    own = np.array([place.get(id, -1) for id in data.query_ids.take(rows)])
     if (own >= 0).any():
-        np.save(output / f"{split}-self.npy", own)
+        np.save(output / f"{name}-self.npy", own)
     return data.queries.take(rows)
 
 
@@ -73,9 +82,8 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--encoders", nargs="+", required=True, metavar="NAME=MODEL")
     parser.add_argument("--targets", type=int, help="How many, at random; all by default.")
-    parser.add_argument(
-        "--train", type=int, default=2000, help="Training queries; dev and test: 800."
-    )
+    parser.add_argument("--train", type=int, default=800, help="Training queries.")
+    parser.add_argument("--log", type=int, default=5000, help="Queries of each log, at most.")
     parser.add_argument("--max-length", type=int, default=64)
     parser.add_argument("--output", type=Path, required=True)
     chosen = parser.parse_args()
@@ -83,12 +91,13 @@ def main() -> None:
     data = load_dataset(chosen.data)
     if chosen.targets and chosen.targets < len(data.targets):
         data = random_subset(data, chosen.targets, seed=0)
-    most = {"test": 800, "dev": 800, "train": chosen.train}
-    texts: dict[str, Sequence[str]] = {
-        split: judgements(data, split, count, chosen.output)
-        for split, count in most.items()
-        if split in data.qrels
-    }
+    parts = {"test": ("test", 0, MEASURED), "dev": ("dev", 0, MEASURED)}
+    parts |= {f"{split}-log": (split, MEASURED, chosen.log) for split in ("test", "dev")}
+    parts["train"] = ("train", 0, chosen.train)
+    texts: dict[str, Sequence[str]] = {}
+    for name, (split, first, count) in parts.items():
+        if split in data.qrels and len(data.split(split).query_rows) > first:
+            texts[name] = judgements(data, split, first, count, name, chosen.output)
     texts["targets"] = data.targets.take(np.arange(len(data.targets)))
     for name in chosen.encoders:
         embed(name, texts, chosen.output, chosen.max_length)

@@ -35,7 +35,8 @@ from unstale.migration.ways import ALL, PART, QUERY_SIDE, READ, REWRITE, STAY, W
 from unstale.search.best import TopK
 
 NEAR_BEST = 0.005
-JUDGES, TRUTH = 500, 3000  # queries
+JUDGES, TRUTH = 500, 5000  # queries
+SPLITS = ("test", "dev", "train", "test-log", "dev-log")
 
 
 @final
@@ -49,7 +50,7 @@ class World(NamedTuple):
     @classmethod
     def load(cls, folder: Path, old: str, new: str) -> "World":
         """Read what `upgrade_vectors.py` wrote."""
-        splits = [s for s in ("test", "dev", "train") if (folder / f"{new}-{s}.npy").is_file()]
+        splits = [s for s in SPLITS if (folder / f"{new}-{s}.npy").is_file()]
         sides = [
             np.concatenate([np.load(folder / f"{e}-{s}.npy") for s in splits]) for e in (old, new)
         ]

@@ -45,15 +45,17 @@ def check_engine(engine: Engine, shard: str | None = None) -> None:
         raise InputError(f"--engine ray and {other} both divide the work: use one of them")
 
 
-def ray_map(work: Callable[..., U], shared: tuple[Any, ...], items: Iterable[T]) -> Iterator[U]:
+def ray_map(
+    work: Callable[..., U], shared: tuple[Any, ...], items: Iterable[T], *, gpu: bool
+) -> Iterator[U]:
     """Yield `work(*shared, item)` for each item, in order, computed by the workers of a cluster.
 
     Few items are on their way at a time, so memory does not grow with their number. A task takes
-    one CPU, and one GPU if the cluster has any.
+    one CPU, and one GPU if it can use one and the cluster has any.
     """
     ray = _cluster()
     has = ray.cluster_resources()
-    task = ray.remote(num_cpus=1, num_gpus=int(has.get("GPU", 0) > 0))(_work)
+    task = ray.remote(num_cpus=1, num_gpus=int(gpu and has.get("GPU", 0) > 0))(_work)
     held, most = ray.put(shared), 2 * max(1, int(has.get("CPU", 1)))
     waiting: deque[Any] = deque()
 

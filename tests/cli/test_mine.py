@@ -64,7 +64,7 @@ def test_the_corpus_is_embedded_by_ray_if_asked(
     """What goes to Ray's workers is done here; `tests/migration/test_ray.py` has real ones."""
     handed = []
 
-    def here(work, shared, pieces):
+    def here(work, shared, pieces, **_):
         for piece in pieces:
             handed.append(len(piece))
             yield work(*shared, piece)

@@ -37,6 +37,15 @@ def test_ids_are_found_in_whatever_piece_they_are(monkeypatch: pytest.MonkeyPatc
     assert ids.find([]).tolist() == []
 
 
+def test_texts_are_looked_up_among_others_in_several_pieces() -> None:
+    pieces = [["a", "b"], ["c", "b"]]  # of two that are equal, the first
+    others = Texts(pa.chunked_array(pieces, pa.large_string()))
+    some = Texts(pa.chunked_array([["c", "none"], ["b"]], pa.large_string()))
+    assert some.rows_in(others).tolist() == [2, -1, 1]
+    assert some.rows_in(Texts.of([])).tolist() == [-1, -1, -1]
+    assert Texts.of([]).rows_in(others).tolist() == []
+
+
 def test_positives_hold_the_twins_of_each_positive() -> None:
     dataset = make(["a", "b", "a", "c"], [(0, 0), (0, 3), (1, 1)], queries=3)
     rows = Positives(dataset, ["train"])(np.array([1, 0, 2]))

@@ -189,3 +189,25 @@ def test_an_adapter_that_is_judged_by_held_out_targets_does_not_hold_them() -> N
     known = {row.tobytes() for row in world.stale[torch.from_numpy(held)].numpy()}
     assert not known & {row.tobytes() for row in judging.stale}
     assert not np.array_equal(judging.matrix, whole.matrix)
+
+
+def test_of_many_targets_an_adapter_holds_those_that_queries_asked_for(monkeypatch) -> None:
+    """At random they would be lost among the others; half of the places are kept for the others."""
+    monkeypatch.setattr("unstale.migration.fusion.KEPT", 20)
+    random = np.random.default_rng(0)
+    stale, fresh = (torch.from_numpy(random.normal(size=(200, 6))).float() for _ in range(2))
+    stale[:, 0] = torch.arange(200)  # by which a row is known
+    held, queries = np.arange(200) % 5 == 0, BothQueries(stale[:3], fresh[:3])
+
+    def kept(asked: list[int], *, judging: bool = False) -> list[int]:
+        given = (stale, fresh, held, queries, {})
+        asked_for = np.isin(np.arange(200), asked)
+        return fit_adapter(*given, asked_for=asked_for, judging=judging).stale[:, 0].tolist()
+
+    few, many = [1, 2, 3, 5], list(range(100, 180))
+    assert set(few) <= set(kept(few))
+    assert len(set(kept(few))) == 20
+    assert 10 <= len(set(many) & set(kept(many))) < 20
+    judging = kept(few, judging=True)
+    assert {1, 2, 3} <= set(judging)
+    assert not set(judging) & set(held.nonzero()[0].tolist())  # 5 is held out

@@ -3,9 +3,11 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from tests.migration.test_shards import files, run
 from tests.test_processes import torchrun
 
@@ -13,7 +15,9 @@ from unstale import engine
 from unstale.cli.main import main
 from unstale.data.formats.beir import read_beir
 from unstale.encoders.load import load_encoder
+from unstale.migration.index import Known, index_chunks
 from unstale.migration.stale import StaleVectors
+from unstale.migration.vectors import ArrayVectors
 
 EMBED = ["embed", "--model", "tiny", "--shard-rows", "16"]
 CORRECT = ["correct", "--model", "tiny", "--count", "80", "--corrector-hidden", "16"]
@@ -43,7 +47,7 @@ def deaths(cluster, tmp_path, monkeypatch):
     marks.mkdir()
     plain = engine.ray_map
 
-    def deadly(work, shared, items):
+    def deadly(work, shared, items, **how):
         def dying(*told):
             *given, (number, item) = told
             mark = marks / f"{work.__name__}-{os.getppid()}"
@@ -52,7 +56,7 @@ def deaths(cluster, tmp_path, monkeypatch):
                 os.kill(os.getpid(), signal.SIGKILL)
             return work(*given, item)
 
-        return plain(dying, shared, enumerate(items))
+        return plain(dying, shared, enumerate(items), **how)
 
     for user in ("unstale.buffer.embed", "unstale.migration.index"):
         monkeypatch.setattr(f"{user}.ray_map", deadly)
@@ -127,7 +131,32 @@ def test_an_error_of_a_worker_is_the_users(cluster, beir: Path, tmp_path: Path, 
     words = [*EMBED, "--data", str(beir), "--engine", "ray", "--output", str(tmp_path / "new")]
     assert main([*words, "--tokens-per-batch", "0"]) == 2
     with pytest.raises(ZeroDivisionError):
-        list(engine.ray_map(divmod, (1,), [0]))
+        list(engine.ray_map(divmod, (1,), [0], gpu=False))
+
+
+def test_only_a_map_that_can_use_a_gpu_reserves_one(monkeypatch) -> None:
+    """Correcting runs on the CPU: a reserved GPU would be idle, and one CPU busy."""
+    asked = []
+
+    class FakeRay:
+        put = get = staticmethod(lambda value: value)
+
+        @staticmethod
+        def cluster_resources() -> dict[str, float]:
+            return {"CPU": 4, "GPU": 2}
+
+        @staticmethod
+        def remote(**needs):
+            asked.append(needs["num_gpus"])
+            return lambda _: SimpleNamespace(remote=lambda work, held, item: work(*held[0], item))
+
+    monkeypatch.setattr(engine, "_cluster", lambda: FakeRay)
+    assert list(engine.ray_map(divmod, (7,), [2], gpu=True)) == [(3, 1)]
+    source = ArrayVectors(Path("old.npy"), np.ones((3, 2), np.float32))
+    none = Known(torch.arange(0), torch.zeros(0, 2))
+    corrected = index_chunks(source, torch.nn.Identity(), none, engine="ray")
+    assert sum(len(vectors) for _, vectors in corrected) == 3
+    assert asked == [1, 0]
 
 
 def test_ray_is_refused_where_it_is_absent_or_has_a_rival(

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -114,6 +115,18 @@ def test_ways_without_the_old_model_and_models_that_are_not_the_old_one_are_refu
     assert main([*words, "--old-model", str(bert_folder)]) == 2
     assert "it did not make these" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_index_whose_scores_cannot_be_added_is_refused(
+    old: Path, beir: Path, bert_folder: Path, tmp_path: Path, capsys
+) -> None:
+    """L2 distance ranks vectors of several lengths by no score that both models have."""
+    index = faiss.IndexFlatL2(np.load(old).shape[1])
+    index.add(np.load(old) * np.linspace(1, 2, 120, dtype=np.float32)[:, None])
+    faiss.write_index(index, str(tmp_path / "old.faiss"))
+    assert correct(tmp_path / "old.faiss", beir, tmp_path / "new", bert_folder) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "ranks by L2 distance, and its vectors are not of length one" in said
 
 
 def test_the_relevant_targets_of_the_queries_that_judge_now_are_embedded(

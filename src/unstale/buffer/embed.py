@@ -202,7 +202,7 @@ def _by_ray(
 ) -> Iterator[Float[Tensor, "n d"]]:
     pieces = (tokens.between(*place) for place in places)
     model = model if model.device.type == "cpu" else copy.deepcopy(model).cpu()
-    for vectors in ray_map(_embed_piece, (model, most), pieces):
+    for vectors in ray_map(_embed_piece, (model, most), pieces, gpu=True):
         bar.update(len(vectors))
         yield vectors
 

@@ -15,6 +15,7 @@ from unstale.distributed import on_first, rank, start
 from unstale.encoders.load import load_encoder
 from unstale.errors import InputError
 from unstale.files import write_json
+from unstale.integrity import SEAL
 from unstale.migration.growth import growth_table
 from unstale.migration.job import Migrated, Migration
 from unstale.migration.stale import StaleVectors
@@ -34,6 +35,11 @@ def run(chosen: CorrectFlags) -> None:
         if folder.finished:
             return
         source = open_vectors(chosen.vectors)
+        if _was_swapped(source, folder.path):  # by a run that was killed before it could say so
+            folder.begin()
+            say(f"{source.path} serves the new vectors already: the swap was done")
+            folder.seal()
+            return
         store = _swapping(chosen, source)
         if chosen.ids is not None:
             source.ids = _read_ids(Path(chosen.ids), source.rows)
@@ -52,7 +58,7 @@ def run(chosen: CorrectFlags) -> None:
         _show(done)
         say(f"{_WRITTEN[chosen.way]}: {done.path}\nresults: {output / RESULTS}")
         if store is not None:  # before the folder counts as finished: it may be refused
-            say(on_first(store.swap))
+            say(on_first(lambda: store.swap(output)))
         folder.seal()
 
 
@@ -76,6 +82,13 @@ def _swapping(chosen: CorrectFlags, source: StaleVectors) -> StoreVectors | None
     assert isinstance(source, StoreVectors)
     source.check_swap()
     return source
+
+
+def _was_swapped(source: StaleVectors, folder: Path) -> bool:
+    """Say whether an unfinished migration has nothing left to do but to seal its folder."""
+    if not isinstance(source, StoreVectors) or (folder / SEAL).is_file():
+        return False
+    return source.was_swapped(folder)
 
 
 def _show(done: Migrated) -> None:

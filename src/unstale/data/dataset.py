@@ -76,6 +76,13 @@ class Texts(Sequence[str]):
             rows[found.drop_null().to_numpy()] = start + np.flatnonzero(found.is_valid())
         return rows[[place[text] for text in texts]]
 
+    def rows_in(self, others: "Texts") -> Int[ndarray, " n"]:
+        """Return for each of these texts its first row among others, or -1 if there is none."""
+        if not len(self) or not len(others):
+            return np.full(len(self), -1)
+        options = pc.SetLookupOptions(value_set=others.column.combine_chunks())
+        return pc.index_in(self._array, options=options).fill_null(-1).to_numpy().astype(np.int64)
+
     @cached_property
     def digest(self) -> str:
         """Hash all texts, in order."""

@@ -70,7 +70,7 @@ def check_same(
     if not moved or ids is None:
         return Changes()
     then = Texts(pq.read_table(folder / IDS).column("id"))
-    place = ids.find(list(then))
+    place = then.rows_in(ids)
     stay = int((place >= 0).sum())
     changes = Changes(len(ids) - stay, len(then) - stay)
     if stay < LEAST_LEFT * len(then) or not whole:

@@ -15,6 +15,7 @@ from numpy import ndarray
 from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
 
+AT_ONCE = 256  # rivals of each contest
 RIDGE = 1.0  # keeps the curve finite where every known rival wins, or none
 
 
@@ -70,6 +71,16 @@ class Curve(NamedTuple):
         """Return the chance of each rival to win."""
         chance: Float[ndarray, "*m"] = ndtr(sides @ self.slopes)
         return chance
+
+    def chances(
+        self, contests: Contests, guess: Float[ndarray, "p n"], needed: Float[ndarray, "p _"]
+    ) -> Float[ndarray, "p n"]:
+        """Return the chance of each of many rivals, whose sides are never all in memory."""
+        parts = [
+            self.chance(contests.sides(guess[:, at : at + AT_ONCE], needed))
+            for at in range(0, guess.shape[1], AT_ONCE)
+        ]
+        return np.concatenate(parts, axis=1)
 
 
 def among_first(k: int, chances: Float[ndarray, "p 2"]) -> Float[ndarray, " p"]:

@@ -39,29 +39,35 @@ class Sampled:
 
     rows: Int[ndarray, " n"]
     held_out: Bool[ndarray, " n"]
+    asked_for: Bool[ndarray, " n"]  # whether queries chose it
     stale: Float[Tensor, "n d"]
     fresh: Float[Tensor, "n e"]
     seconds: float
 
     @classmethod
-    def of(cls, source: StaleVectors, found: EmbeddedTargets) -> "Sampled":
+    def of(
+        cls, source: StaleVectors, found: EmbeddedTargets, *, asked_for: bool = False
+    ) -> "Sampled":
         """Pair what was embedded with what there was."""
         rows, apart = found.picked
-        stale = torch.from_numpy(source.take(rows))
-        return cls(rows, np.isin(rows, apart), stale, found.fresh, found.seconds)
+        stale, asked = torch.from_numpy(source.take(rows)), np.full(len(rows), asked_for)
+        return cls(rows, np.isin(rows, apart), asked, stale, found.fresh, found.seconds)
 
     def take(self, places: Int[ndarray, " m"]) -> "Sampled":
         """Keep some of the targets."""
-        rows, held_out = self.rows[places], self.held_out[places]
-        return Sampled(rows, held_out, self.stale[places], self.fresh[places], self.seconds)
+        return Sampled(
+            self.rows[places], self.held_out[places], self.asked_for[places],
+            self.stale[places], self.fresh[places], self.seconds,
+        )  # fmt: skip
 
     def joined(self, source: StaleVectors, found: EmbeddedTargets) -> "Sampled":
         """Add targets; the held-out ones that they set apart are held out no longer."""
-        more = Sampled.of(source, found)
+        more = Sampled.of(source, found, asked_for=True)
         still = self.held_out & ~np.isin(self.rows, found.picked.apart)
         both = Sampled(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([still, more.held_out]),
+            np.concatenate([self.asked_for, more.asked_for]),
             torch.cat([self.stale, more.stale]),
             torch.cat([self.fresh, more.fresh]),
             self.seconds + more.seconds,

@@ -65,7 +65,9 @@ class Fusing:
         both = self._queries(queries.check)
         asking = both or BothQueries(sample.stale[held], sample.fresh[held])
         about = {"targets": len(sample.rows), "weight_by": "rule"}
-        adapter = fit_adapter(sample.stale, sample.fresh, sample.held_out, asking, about)
+        adapter = fit_adapter(
+            sample.stale, sample.fresh, sample.held_out, asking, about, asked_for=sample.asked_for
+        )
         if both is None or queries.qrels is None or len(queries.check) < LEAST_JUDGED:
             return Fused(adapter, {}, 0)
         judged = Judged(both, queries.qrels, queries.check)
@@ -78,8 +80,9 @@ class Fusing:
         # What the trial judges by, it has not learned from; the adapter learns from all.
         taught = sample.take((~sample.held_out).nonzero()[0])
         tried = fit_adapter(
-            sample.stale, sample.fresh, sample.held_out, asking, about, judging=True
-        )
+            sample.stale, sample.fresh, sample.held_out, asking, about,
+            asked_for=sample.asked_for, judging=True,
+        )  # fmt: skip
         trial = Trial(
             self.source, tried, done.learned.corrector, taught.known(), relevant,
             Pairs(sample.stale[held], sample.fresh[held]), self.settings.seed,

@@ -26,7 +26,7 @@ from unstale.search.best import TopK, merge, nothing
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 EQUAL = 0.5  # the old model's part where no judgement says otherwise
-KEPT = 4096  # sampled targets that an adapter holds at most, at random: some ten megabytes
+KEPT = 4096  # embedded targets that an adapter holds at most: some ten megabytes
 LEAST_JUDGED = 50  # queries, to choose a weight by
 
 
@@ -50,13 +50,16 @@ def fit_adapter(
     queries: BothQueries,
     about: Mapping[str, Any],
     *,
+    asked_for: Bool[ndarray, " n"] | None = None,
     judging: bool = False,
 ) -> QueryAdapter:
     """Fit the map to the targets that are not held out, and the parts of the score to the others.
 
     When the parts are known, all targets teach, unless held-out ones are to judge the adapter. No
-    judgement is used: the weight is `EQUAL`.
+    judgement is used: the weight is `EQUAL`. Of many targets the adapter holds up to a half that
+    queries asked for, and others at random.
     """
+    first = np.zeros(len(stale), np.bool_) if asked_for is None else asked_for
     held = torch.from_numpy(held_out)
     matrix = least_squares(stale[~held], fresh[~held]).weight
     mapped = queries.new @ matrix.T @ stale[held].T
@@ -64,10 +67,13 @@ def fit_adapter(
     old_part, new_part = _parts(then, mapped, now)
     scale = float(then.std(dim=1).mean() / now.std(dim=1).mean().clamp(min=1e-9))
     if judging:
-        stale, fresh = stale[~held], fresh[~held]
+        stale, fresh, first = stale[~held], fresh[~held], first[~held_out]
     else:
         matrix = least_squares(stale, fresh).weight
-    kept = torch.randperm(len(stale), generator=torch.Generator().manual_seed(0))[:KEPT]
+    order = torch.randperm(len(stale), generator=torch.Generator().manual_seed(0))
+    wanted = torch.from_numpy(first)[order]
+    wanted &= wanted.cumsum(dim=0) <= KEPT // 2
+    kept = torch.cat([order[wanted], order[~wanted]])[:KEPT]
     return QueryAdapter(
         EQUAL, matrix.numpy(), old_part, new_part, scale, stale[kept].numpy(), fresh[kept].numpy(),
         dict(about),

@@ -77,7 +77,7 @@ def index_chunks(
     with tqdm(total=total, desc=why, unit="target", delay=1, leave=False, disable=hidden) as bar:
         pieces = islice(source.chunks_from(first), rank(), None, world())
         if engine == "ray":
-            found = ray_map(_correct, (copy.deepcopy(corrector).cpu(),), pieces)
+            found = ray_map(_correct, (copy.deepcopy(corrector).cpu(),), pieces, gpu=False)
         else:
             network = copy.deepcopy(corrector).to(device)
             found = (_correct(network, piece) for piece in pieces)

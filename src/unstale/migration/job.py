@@ -1,12 +1,10 @@
 """One migration, from old vectors and a new encoder to new vectors and a verdict."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
@@ -30,7 +28,7 @@ from unstale.migration.index import Joined, Known, write_index, write_rows
 from unstale.migration.joined import FILE as JOINED
 from unstale.migration.joined import JoinedQueries
 from unstale.migration.order import check_order, in_order
-from unstale.migration.queries import part_queries
+from unstale.migration.queries import logged, part_queries
 from unstale.migration.settings import MigrateSettings
 from unstale.migration.stale import (
     StaleVectors,
@@ -116,6 +114,7 @@ class Migration:
         part: Part | None = None,
     ) -> None:
         settings.check_way(old_model=old_encoder is not None)
+        log = logged(dataset)  # a text without a row takes the answers of its queries along
         if source.ids is not None:
             dataset = in_order(dataset, source.ids, str(source.path))
         self.source, self.dataset, self.settings = source, dataset, settings
@@ -123,8 +122,12 @@ class Migration:
         self._read = file_states(source.path)
         check_texts(source, dataset)
         self.size, self.more = settings.sizes(source.rows, source.dim)
-        self.queries = part_queries(settings, dataset)
-        check_values(source)
+        self.queries = part_queries(settings, dataset, log)
+        unit = check_values(source)
+        if old_encoder is not None and not unit and source.metric != "inner product":
+            rule = f"ranks by {source.metric}, and its vectors are not of length one"
+            hint = "the scores of both models cannot be added; run without --old-model"
+            raise InputError(f"{source.path} {rule}: {hint}")
         self.old_model = old_encoder() if old_encoder is not None else None
         if self.old_model is not None and dimension(self.old_model) != source.dim:
             widths = f"width {dimension(self.old_model)}, {source.path} {source.dim}"
@@ -240,8 +243,7 @@ class Migration:
         }
         vectors = [sha256(path) for path in files_of(self.source.path)]
         if not vectors:  # of a database some vectors, which a swap would change
-            some = self.source.take(np.arange(min(64, self.source.rows)))
-            vectors = [hashlib.sha256(some.tobytes()).hexdigest()]
+            vectors = [self.source.some_digest()] if isinstance(self.source, StoreVectors) else []
         now = dict(self.dataset.identity) | {"vectors": digest(vectors), "format": FORMAT}
         now |= {"ids": "" if self.source.ids is None else self.source.ids.digest}
         return now | {"model": hash_weights(self.model.state_dict()), "settings": str(settings)}

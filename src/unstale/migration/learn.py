@@ -12,6 +12,7 @@ from unstale.corrector.closed_form import least_squares
 from unstale.corrector.fit import fit
 from unstale.corrector.projected import ProjectedCorrector
 from unstale.migration.settings import MigrateSettings
+from unstale.migration.stale import UNIT
 
 EARLY = 0.1  # of the taught targets, to decide when to stop and whether the network helps
 LEARNING_RATE, EPOCHS, PATIENCE, BATCH = 3e-4, 60, 6, 256
@@ -67,4 +68,4 @@ def learn(
 
 def is_unit(vectors: Float[Tensor, "n e"]) -> bool:
     """Say whether all vectors have length one, as those of a cosine model do."""
-    return bool(((vectors.norm(dim=1) - 1).abs() < 1e-3).all())
+    return bool(((vectors.norm(dim=1) - 1).abs() < UNIT).all())

@@ -75,17 +75,17 @@ def check_old_model(
 
 def in_order(dataset: RetrievalDataset, ids: Texts, where: str) -> RetrievalDataset:
     """Put the texts in the order of the rows, by their ids; texts without a row are left out."""
-    place = {id: row for row, id in enumerate(dataset.target_ids)}
-    if len(place) < len(dataset.target_ids):
+    known = dataset.target_ids
+    if (known.rows_in(known) != np.arange(len(known))).any():
         raise InputError(f"{dataset.name}: some target ids stand twice, so rows cannot go by them")
-    missing = [id for id in ids if id not in place]
-    if missing:
-        rule = f"{len(missing)} of {len(ids)} ids, such as {missing[0]!r}, are of no text"
-        have = f"its ids are such as {dataset.target_ids[0]!r}"
-        raise InputError(f"{where}: {rule} in {dataset.name} ({have})")
-    order = np.array([place[id] for id in ids], np.int64)
+    order = ids.rows_in(known)
+    missing = np.flatnonzero(order < 0)
+    if len(missing):
+        some = ids[missing[0]]
+        rule = f"{len(missing)} of {len(ids)} ids, such as {some!r}, are of no text"
+        raise InputError(f"{where}: {rule} in {dataset.name} (its ids are such as {known[0]!r})")
     if len(np.unique(order)) < len(order):
         raise InputError(f"{where}: some ids stand twice")
-    if len(order) < len(place):
-        _LOG.warning("%s has %d texts without a vector", dataset.name, len(place) - len(order))
+    if len(order) < len(known):
+        _LOG.warning("%s has %d texts without a vector", dataset.name, len(known) - len(order))
     return dataset.with_targets(order)

@@ -44,10 +44,20 @@ class Parted(NamedTuple):
         return AskedQueries(guide, check, self.qrels, self.check)
 
 
-def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted:
-    """Let the queries of one split judge, and those of the others guide if targets are re-embedded.
+def logged(dataset: RetrievalDataset) -> Int[ndarray, " n"]:
+    """List the queries without qrels, where others have some: a log of what users ask."""
+    judged = [qrels.query for qrels in dataset.qrels.values()]
+    every = np.arange(len(dataset.queries))
+    return np.setdiff1d(every, np.concatenate(judged)) if judged else every[:0]
 
-    Where there is only one split, or no qrels, half of the queries guide.
+
+def part_queries(
+    settings: MigrateSettings, dataset: RetrievalDataset, log: Int[ndarray, " n"]
+) -> Parted:
+    """Let the queries of one split judge, and others guide if targets are re-embedded.
+
+    The log guides. Without one the queries of the other splits do, and where there is only one
+    split, or no qrels, half of the queries.
     """
     generator = np.random.default_rng(settings.seed)
     split, qrels = None, None
@@ -61,7 +71,7 @@ def part_queries(settings: MigrateSettings, dataset: RetrievalDataset) -> Parted
     rows = np.arange(len(dataset.queries)) if qrels is None else qrels.query_rows
     check = generator.permutation(rows)
     others = [q.query_rows for name, q in dataset.qrels.items() if name != split]
-    guide = np.setdiff1d(np.concatenate(others), check) if others else check[:0]
+    guide = log if len(log) else np.setdiff1d(np.concatenate([check[:0], *others]), check)
     if settings.re_embed and not len(guide):
         guide, check = np.split(check, [len(check) // 2])
     if settings.re_embed and not len(guide):

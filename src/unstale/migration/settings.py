@@ -27,8 +27,9 @@ class MigrateSettings(EngineSettings):
         fraction: Share of the targets to embed with the new encoder. A fifth of them is held out
             for validation. Default: 0.05.
         count: Number of targets to embed, instead of a share.
-        re_embed: Also embed the targets that queries find most often: a share of all targets if
-            below 1, all that are left if 1, otherwise a number.
+        re_embed: Also embed the targets that logged queries find most often: a share of all
+            targets if below 1, all that are left if 1, otherwise a number. The queries without
+            qrels count as the log, or those of the other splits if all have qrels.
         way: verdict only estimates quality and cost of each way to upgrade. query-side also writes
             an adapter, with which the application searches the old index by both models. rewrite
             writes new vectors of all targets; it is the only way without the old encoder.

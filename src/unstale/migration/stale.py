@@ -14,6 +14,7 @@ from unstale.data.dataset import RetrievalDataset, Texts
 from unstale.errors import InputError
 
 CHUNK = 4096  # rows read, corrected and scored together, whatever the number of processes
+UNIT = 1e-3  # from length one, at most, of a vector that counts as of length one
 Arrays = Iterable[tuple[int, Float[ndarray, "n e"]]]  # (first row, vectors), in order
 
 
@@ -71,8 +72,13 @@ class StaleVectors(ABC):
         return found
 
 
-def check_values(source: StaleVectors) -> None:
-    """Read all vectors once, and refuse NaN, infinity and zero vectors by row."""
+def check_values(source: StaleVectors) -> bool:
+    """Read all vectors once, and refuse NaN, infinity and zero vectors by row.
+
+    Returns:
+        Whether all vectors have length one.
+    """
+    unit = True
     with tqdm(total=source.rows, desc="checking", unit="target", delay=1, leave=False) as bar:
         for start, vectors in source.chunks():
             norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
@@ -81,7 +87,9 @@ def check_values(source: StaleVectors) -> None:
                 row = int(bad.argmax())
                 what = "a zero vector" if norms[row] == 0 else "NaN or infinity"
                 raise InputError(f"{source.path}, row {start + row}: {what}")
+            unit = unit and bool((np.abs(norms - 1) < UNIT).all())
             bar.update(len(vectors))
+    return unit
 
 
 def check_texts(source: StaleVectors, dataset: RetrievalDataset) -> None:

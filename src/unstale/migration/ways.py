@@ -76,7 +76,7 @@ class Trial:
             for way, found in scores.items():
                 best[way] = merge(best[way], found, start, READ if way == QUERY_SIDE else _DEPTH)
             guess = (predicting @ stale.T + level).numpy()[known.query]
-            chance = curve.chance(known.sides(guess, known.now))
+            chance = curve.chances(known, guess, known.now)
             for embedded in (self.sample, self.relevant):
                 here, places = _within(embedded, start, len(stale))
                 now = (new @ embedded.fresh[here].T).numpy()[known.query]

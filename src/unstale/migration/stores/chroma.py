@@ -11,7 +11,7 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address
-from unstale.migration.stores.store import BATCH, client_of, shadow_name
+from unstale.migration.stores.store import BATCH, client_of, joined, shadow_name
 
 _METRICS = {"l2": "L2 distance", "ip": "inner product", "cosine": "cosine"}
 _ALL = ["embeddings", "metadatas", "documents", "uris"]
@@ -38,8 +38,8 @@ class ChromaStore:
 
     def read_rows(self) -> None:
         """Read the ids of all rows."""
-        self.keys, names = self._read_ids(self.collection)
-        self.ids, self.rows = Texts.of(names), len(self.keys)
+        self.keys, self.ids = self._read_ids(self.collection)
+        self.rows = len(self.keys)
 
     def _names(self) -> list[str]:
         return [str(collection.name) for collection in self.client.list_collections()]
@@ -54,26 +54,28 @@ class ChromaStore:
         known = self.collection.metadata or {}
         return str(index.get("space") or known.get("hnsw:space") or "l2")
 
-    def _read_ids(self, collection: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
+    def _read_ids(self, collection: Any) -> tuple[Texts, Texts]:  # noqa: ANN401
         """Return the ids of all rows, and those that the texts go by: a field may hold them."""
-        keys: list[str] = []
-        names: list[str] = []
+        keys: list[Texts] = []
+        names: list[Texts] = []
         field = self.address.id
         include = ["metadatas"] if field else []
         while True:
-            found = collection.get(include=include, limit=BATCH, offset=len(keys))
+            found = collection.get(include=include, limit=BATCH, offset=sum(map(len, keys)))
+            here = []
             for place, key in enumerate(found["ids"]):
                 name = (found["metadatas"][place] or {}).get(field) if field else key
                 if name is None:
                     raise InputError(f"{self.address}, id {key}: no metadata field {field!r}")
-                names.append(str(name))
-            keys += found["ids"]
-            if not found["ids"]:
-                return keys, names
+                here.append(str(name))
+            keys.append(Texts.of(found["ids"]))
+            names.append(Texts.of(here))
+            if not here:
+                return joined(keys), joined(names)
 
     def _get(self, rows: Sequence[int], include: list[str]) -> dict[str, list[Any]]:
         """Return fields of some rows, in the order asked for."""
-        asked = [self.keys[row] for row in rows]
+        asked = self.keys.take(rows)
         found = self.collection.get(ids=asked, include=include)
         place = {key: i for i, key in enumerate(found["ids"])}
         gone = [key for key in asked if key not in place]
@@ -95,9 +97,9 @@ class ChromaStore:
         """Return the vectors of consecutive rows."""
         return self.take(np.arange(first, first + count))
 
-    def written(self) -> int:
+    def written(self) -> int | None:
         """Count the rows of the shadow."""
-        return int(self._open(self.shadow).count()) if self.shadow in self._names() else 0
+        return int(self._open(self.shadow).count()) if self.shadow in self._names() else None
 
     def _shadow(self) -> Any:  # noqa: ANN401 - the client's own type
         """Open the shadow, or make it as the collection is."""
@@ -140,7 +142,7 @@ class ChromaStore:
         for start in range(0, len(keys), self.batch):
             shadow.delete(ids=keys[start : start + self.batch])
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the shadow's rows."""
         return self._read_ids(self._open(self.shadow))[1]
 

@@ -71,10 +71,10 @@ class LanceStore:
         flat = column.flatten().to_numpy(zero_copy_only=False)
         return np.array(flat, np.float32).reshape(-1, self.dim)
 
-    def written(self) -> int:
+    def written(self) -> int | None:
         """Count the rows of the shadow."""
         if self.shadow not in self._tables():
-            return 0
+            return None
         return int(self.database.open_table(self.shadow).count_rows())
 
     def write(
@@ -107,7 +107,7 @@ class LanceStore:
         gone = f"CAST({self.id} AS STRING) IN ({quoted})"
         self.database.open_table(self.shadow).delete(gone)
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the shadow's rows."""
         return self._ids(self.database.open_table(self.shadow))
 

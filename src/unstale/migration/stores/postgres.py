@@ -113,10 +113,10 @@ class PostgresStore:
         """Return the vectors of consecutive rows."""
         return self.take(np.arange(first, first + count))
 
-    def written(self) -> int:
+    def written(self) -> int | None:
         """Count the new vectors."""
         if not self._has(self.new):
-            return 0
+            return None
         return int(self._run("SELECT count({new}) FROM {table}", new=self.new).fetchone()[0])
 
     def write(
@@ -154,9 +154,9 @@ class PostgresStore:
         gone = "UPDATE {table} SET {new} = NULL, is_fresh = NULL WHERE {id}::text = ANY(%s)"
         self._run(gone, [list(ids)], new=self.new)
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the rows that have a new vector; one deleted meanwhile has none."""
-        return [str(key) for key in self._keys(self.new)]
+        return Texts.of([str(key) for key in self._keys(self.new)])
 
     def check_swap(self) -> None:
         """Refuse if the column of an earlier swap is in the way."""

@@ -12,9 +12,10 @@ from numpy import ndarray
 from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.migration.stores.address import Address, only_one
-from unstale.migration.stores.store import BATCH, client_of, shadow_name
+from unstale.migration.stores.store import BATCH, client_of, joined, shadow_name
 
 _METRICS = {"Dot": "inner product", "Cosine": "cosine", "Euclid": "L2 distance"}
+TIMEOUT = 300  # seconds for an answer; the client's own 5 are too few for a busy server
 _WHOLE = ""  # the name of the vector in a collection that has only one
 
 
@@ -48,31 +49,33 @@ class QdrantStore:
 
     def read_rows(self) -> None:
         """Read the ids of all points."""
-        self.points, names = self._read_ids(self.collection)
-        self.ids, self.rows = Texts.of(names), len(self.points)
+        self.points, self.ids = self._read_ids(self.collection)
+        self.rows = len(self.points)
 
-    def _read_ids(self, collection: str) -> tuple[list[Any], list[str]]:
+    def _read_ids(self, collection: str) -> tuple[Texts, Texts]:
         """Return the ids of all points, and those that the texts go by: a field may hold them."""
-        points: list[Any] = []
-        names: list[str] = []
+        points: list[Texts] = []
+        names: list[Texts] = []
         field, offset = self.address.id, None
         while True:
             found, offset = self.client.scroll(
                 collection, limit=BATCH, offset=offset, with_vectors=False,
                 with_payload=[field] if field else False,
             )  # fmt: skip
+            here = []
             for point in found:
                 name = (point.payload or {}).get(field) if field else point.id
                 if name is None:
                     raise InputError(f"{self.address}, point {point.id}: no field {field!r}")
-                points.append(point.id)
-                names.append(str(name))
+                here.append(str(name))
+            points.append(Texts.of([str(point.id) for point in found]))
+            names.append(Texts.of(here))
             if offset is None:
-                return points, names
+                return joined(points), joined(names)
 
     def _points(self, rows: Sequence[int], *, payload: bool) -> list[Any]:
         """Return points in the order asked for: the vectors that count, or what goes with them."""
-        asked = [self.points[row] for row in rows]
+        asked = _point_ids(self.points.take(rows))
         some: list[str] | bool = not payload
         if self.named:
             some = self.others if payload else [self.vector]
@@ -99,10 +102,10 @@ class QdrantStore:
         """Return the vectors of consecutive rows."""
         return self.take(np.arange(first, first + count))
 
-    def written(self) -> int:
+    def written(self) -> int | None:
         """Count the rows of the shadow."""
         if not self.client.collection_exists(self.shadow):
-            return 0
+            return None
         return int(self.client.count(self.shadow, exact=True).count)
 
     def _create(self, dim: int) -> None:
@@ -144,11 +147,11 @@ class QdrantStore:
     def drop(self, ids: Sequence[str]) -> None:
         """Delete points of the shadow."""
         gone, pairs = set(ids), zip(*self._read_ids(self.shadow), strict=True)
-        points = [point for point, name in pairs if name in gone]
+        points = _point_ids([point for point, name in pairs if name in gone])
         for start in range(0, len(points), BATCH):
             self.client.delete(self.shadow, points[start : start + BATCH], wait=True)
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the shadow's rows."""
         return self._read_ids(self.shadow)[1]
 
@@ -170,11 +173,16 @@ class QdrantStore:
         return f"the alias {alias} now means {self.shadow}; {self.collection} is kept"
 
 
+def _point_ids(written: Sequence[str]) -> list[int | str]:
+    """Read point ids: numbers, or UUIDs, which have hyphens."""
+    return [int(id) if id.isdigit() else id for id in written]
+
+
 def _connect(qdrant_client: Any, address: Address) -> Any:  # noqa: ANN401 - the client's own type
     """Open a server by its address, or a folder of the local mode, which must be there."""
     if "://" in address.place:
         key = os.environ.get("QDRANT_API_KEY")
-        return qdrant_client.QdrantClient(url=address.place, api_key=key)
+        return qdrant_client.QdrantClient(url=address.place, api_key=key, timeout=TIMEOUT)
     if not Path(address.place).is_dir():
         raise InputError(f"{address}: no such folder; a server is http://HOST:6333")
     try:

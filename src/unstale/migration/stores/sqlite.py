@@ -91,10 +91,10 @@ class SqliteStore:
         """Return the vectors of consecutive rows."""
         return self.take(np.arange(first, first + count))
 
-    def written(self) -> int:
+    def written(self) -> int | None:
         """Count the rows of the shadow."""
         if not self._made_by(self.shadow):
-            return 0
+            return None
         count = f"SELECT count(*) FROM {_quoted([self.shadow])}"  # noqa: S608 - quoted
         return int(self.base.execute(count).fetchone()[0])
 
@@ -144,9 +144,9 @@ class SqliteStore:
         with self._transaction():
             self.base.executemany(gone, [[id] for id in ids])
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the shadow's rows."""
-        return [str(row[0]) for row in self._select(self.shadow, [self.id])]
+        return Texts.of([str(row[0]) for row in self._select(self.shadow, [self.id])])
 
     def check_swap(self) -> None:
         """Refuse if the table of an earlier swap is in the way."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
+import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
@@ -38,8 +39,8 @@ class Store(Protocol):
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows."""
 
-    def written(self) -> int:
-        """Return how many rows the shadow holds; 0 if there is none."""
+    def written(self) -> int | None:
+        """Return how many rows the shadow holds; None if there is no shadow."""
 
     def write(
         self, rows: Int[ndarray, " n"], vectors: Float[ndarray, "n e"], fresh: Bool[ndarray, " n"]
@@ -55,7 +56,7 @@ class Store(Protocol):
     def discard(self) -> None:
         """Delete a shadow that is to be written anew."""
 
-    def shadow_ids(self) -> Sequence[str]:
+    def shadow_ids(self) -> Texts:
         """Return the ids of the rows that the shadow holds."""
 
     def check_swap(self) -> None:
@@ -63,6 +64,17 @@ class Store(Protocol):
 
     def swap(self) -> str:
         """Serve the shadow instead; say what was done, and how to undo it."""
+
+
+def joined(parts: Sequence[Texts]) -> Texts:
+    """Put ids one after the other, without a copy.
+
+    Example:
+        >>> list(joined([Texts.of(["a", "b"]), Texts.of(["c"])]))
+        ['a', 'b', 'c']
+    """
+    pieces = [piece for part in parts for piece in part.column.chunks]
+    return Texts(pa.chunked_array(pieces, pa.large_string()))
 
 
 def shadow_name(address: Address, served: str) -> str:

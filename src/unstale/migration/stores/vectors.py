@@ -1,5 +1,6 @@
 """Vectors in a database, as a migration reads and writes them."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import final
@@ -62,11 +63,18 @@ class StoreVectors(StaleVectors):
 
     def _pieces(self, first: int, size: int) -> Iterator[tuple[int, Float[ndarray, "n d"]]]:
         for start in range(first, self.rows, size):
-            yield start, self.store.scan(start, min(size, self.rows - start))
+            yield start, self._ranked(self.store.scan(start, min(size, self.rows - start)))
 
     def take(self, rows: Int[ndarray, " n"]) -> Float[ndarray, "n d"]:
         """Return the vectors of some rows, and read no others."""
-        return self.store.take(rows)
+        return self._ranked(self.store.take(rows))
+
+    def _ranked(self, vectors: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """Return vectors as the collection ranks them: by their direction alone, if by cosine."""
+        if self.store.metric != "cosine":
+            return vectors
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
     def resume_at(self, folder: Path, identity: str) -> int:
         """Return from which row on the shadow lacks some; rows that are gone leave it.
@@ -78,12 +86,12 @@ class StoreVectors(StaleVectors):
         path, name = folder / MARK, self.shadow
         begun = read_object(path) if path.is_file() else {}
         there = self.store.written()
-        if there and begun.get("shadow") != name:
+        if there is not None and begun.get("shadow") != name:
             rule = f"it was not written by the migration in {folder}"
             raise InputError(f"{name} exists, and {rule}: delete it, and use --resume")
-        if there and begun.get("identity") != identity:
-            self.store.discard()
-            there = 0
+        if there is not None and begun.get("identity") != identity:
+            self.store.discard()  # an empty one, too: it may be of another width
+            there = None
         write_json(path, {"shadow": name, "identity": identity})
         if there:
             self._compare()
@@ -92,11 +100,11 @@ class StoreVectors(StaleVectors):
 
     def _compare(self) -> int:
         """See what the shadow lacks, and drop what the collection has no more; count that."""
-        ids = list(self.store.shadow_ids())
-        place = self.store.ids.find(ids)
+        ids = self.store.shadow_ids()
+        place = ids.rows_in(self.store.ids)
         self.lacking = np.ones(self.rows, np.bool_)
         self.lacking[place[place >= 0]] = False
-        if gone := [ids[i] for i in np.flatnonzero(place < 0)]:
+        if gone := ids.take(np.flatnonzero(place < 0)):
             self.store.drop(gone)
         return len(gone)
 
@@ -107,7 +115,7 @@ class StoreVectors(StaleVectors):
             if len(here):
                 vectors = np.asarray(vectors, np.float32)[here]
                 self.store.write(start + here, vectors, new.fresh[start + here])
-        found = self.store.written()
+        found = self.store.written() or 0
         if found != self.rows:
             raise InputError(
                 f"{self.shadow} has {found} rows after writing, {self.address} {self.rows}"
@@ -132,16 +140,30 @@ class StoreVectors(StaleVectors):
             self.store.write(rows, correct(self.take(rows)), np.zeros(len(rows), np.bool_))
         return len(left), deleted
 
-    def swap(self) -> str:
+    def swap(self, folder: Path) -> str:
         """Serve the shadow, unless rows of the old collection came or went meanwhile."""
         self.store.read_rows()
-        now, then = set(self.store.ids), set(self.store.shadow_ids())
-        if now != then:
-            some = ", ".join(sorted(now ^ then)[:3])
-            rule = f"{len(now - then)} rows were added and {len(then - now)} deleted"
+        now, then = self.store.ids, self.store.shadow_ids()
+        added = now.take(np.flatnonzero(now.rows_in(then) < 0))
+        deleted = then.take(np.flatnonzero(then.rows_in(now) < 0))
+        if added or deleted:
+            some = ", ".join(sorted(added + deleted)[:3])
+            rule = f"{len(added)} rows were added and {len(deleted)} deleted"
             hint = "run the command again with --resume --swap"
             raise InputError(f"{self.address} is not swapped: {rule} just now ({some}); {hint}")
+        write_json(folder / MARK, read_object(folder / MARK) | {"served": self.some_digest()})
         return self.store.swap()
+
+    def was_swapped(self, folder: Path) -> bool:
+        """Say whether the swap that a migration began was done: other vectors are served now."""
+        path = folder / MARK
+        before = read_object(path).get("served") if path.is_file() else None
+        return before is not None and before != self.some_digest()
+
+    def some_digest(self) -> str:
+        """Hash a few vectors, which a swap changes."""
+        some = self.take(np.arange(min(64, self.rows)))
+        return hashlib.sha256(some.tobytes()).hexdigest()
 
 
 def open_store(vectors: str) -> StoreVectors:
