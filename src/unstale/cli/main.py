@@ -218,8 +218,8 @@ def _plainly(said: str) -> str:
 def _tip(words: Sequence[str], said: str) -> str:
     """Say which flag may have been meant, and where all are listed."""
     name = words[0] if words and words[0] in COMMANDS else ""
-    if not name and words and (meant := get_close_matches(words[0], COMMANDS, 1)):
-        return f"did you mean {meant[0]}? see unstale --help"
+    if not name and words and (near := get_close_matches(words[0], COMMANDS, 1)):
+        return f"did you mean {near[0]}? see unstale --help"
     known = known_flags(COMMANDS[name]) if name else []
     wrong = re.findall(r"(?:arguments: --|option ')([\w-]+)", said)
     usual = [_MEANT.get(word.replace("_", "-"), word) for word in wrong]
