@@ -76,6 +76,8 @@ def check(chosen: argparse.Namespace, strategy: str) -> tuple[list[dict[str, Any
             settings = {"strategy": strategy, "steps": chosen.steps, "eval_split": "dev"}
             settings |= {"meter_steps": max(1, chosen.steps // chosen.points), "seed": chosen.seed}
             settings["batch_size"] = chosen.batch_size
+            if chosen.bf16:
+                settings["trainer"] = {"bf16": True}
             if chosen.learning_rate is not None:
                 settings["learning_rate"] = chosen.learning_rate
             run = train(load_dataset(chosen.data), model, Path(folder), **settings)
@@ -92,6 +94,7 @@ def main() -> None:
     parser.add_argument("--target-max-length", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--bf16", action="store_true", help="Encode in mixed precision.")
     parser.add_argument("--strategies", default="stale,corrected")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--points", type=int, default=6)

@@ -22,7 +22,9 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from unstale.buffer.stored import DTYPES, Stored
 from unstale.corrector.losses import cross_entropy
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
+from unstale.search.added import Added
 from unstale.search.best import agreement
 from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
@@ -38,7 +40,8 @@ def main() -> None:
     world = World(options)
     corrector = Corrector(options.dim, [options.hidden], unit=not options.dot_product)
     optimizer = torch.optim.AdamW(corrector.parameters(), lr=1e-3, weight_decay=0.0)
-    modes = searches(options, world.buffer, corrector)
+    memory = ResidualMemory(options.targets, options.dim) if options.memory else None
+    modes = searches(options, world.buffer, corrector, memory)
     seconds: dict[str, list[float]] = {name: [] for name in modes}
     overlap: dict[str, list[float]] = {name: [] for name in ("rolling", "ivf") if name in modes}
     slow = {"literal", "exact", "faiss_flat", "faiss_ivf"}
@@ -60,7 +63,11 @@ def main() -> None:
             if reference is not None:
                 readings.append(agreement(found[name], reference))
         mined = found[next(name for name in ("rolling", "ivf", "stale") if name in found)]
-        learn(corrector, optimizer, world, queries, labels, mined, step)
+        rows, missed = learn(corrector, optimizer, world, queries, labels, mined, step)
+        if memory is not None:
+            memory.write(rows, missed)
+            if "rolling" in modes:
+                modes["rolling"].search.remember(rows)
         if options.progress and step % 10 == 0:
             print(f"step {step}", {n: f"{s[-1]:.3f}" for n, s in seconds.items() if s}, flush=True)
     report(options, world, seconds, overlap, modes)
@@ -81,6 +88,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--dot-product", action="store_true", help="h as of an encoder whose output is not unit"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="add what h missed of a target, as training does"
     )
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--json", type=Path)
@@ -132,18 +142,23 @@ class World:
         return normalize(self.fresh(labels, step) + noise), labels
 
 
-def learn(corrector, optimizer, world, queries, labels, mined, step) -> None:
-    """Train h as Algorithm 1 does, on the step's candidates: labels, mined and uniform ones."""
+def learn(corrector, optimizer, world, queries, labels, mined, step):
+    """Train h as Algorithm 1 does, on the step's candidates: labels, mined and uniform ones.
+
+    Return what h missed of each.
+    """
     rows = torch.cat([labels, mined[:, :16].flatten(), torch.randint(world.n, (128,))]).unique()
     fresh = world.fresh(rows, step)
-    loss = 10 * cross_entropy(queries, fresh, corrector(world.buffer[rows]), scale=20.0)
+    corrected = corrector(world.buffer[rows])
+    loss = 10 * cross_entropy(queries, fresh, corrected, scale=20.0)
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(corrector.parameters(), 1.0)
     optimizer.step()
+    return rows, (fresh - corrected).detach()
 
 
-def searches(options, buffer, corrector):
+def searches(options, buffer, corrector, memory):
     """Return each mode as a function of the step and the queries that gives rows."""
     chosen = options.modes.split(",")
     k = options.k
@@ -151,7 +166,7 @@ def searches(options, buffer, corrector):
     def scan(vectors_of, queries, chunk):
         best = []
         for start, stale in buffer.chunks(chunk):
-            top = (queries @ vectors_of(stale).T).topk(min(k, len(stale)), dim=1)
+            top = (queries @ vectors_of(stale, start).T).topk(min(k, len(stale)), dim=1)
             best.append((top.values, top.indices + start))
         values = torch.cat([v for v, _ in best], dim=1).topk(k, dim=1)
         return torch.cat([i for _, i in best], dim=1).gather(1, values.indices)
@@ -161,15 +176,21 @@ def searches(options, buffer, corrector):
 
     @torch.no_grad()
     def literal(step, queries):
-        return scan(corrector, queries, chunk)
+        def seen(vectors, start):
+            missed = 0 if memory is None else memory.residual[start : start + len(vectors)]
+            return corrector(vectors) + missed
+
+        return scan(seen, queries, chunk)
 
     def stale(step, queries):
-        return scan(lambda vectors: vectors, queries, CHUNK)
+        return scan(lambda vectors, _: vectors, queries, CHUNK)
 
     def ours(search):
         def run(step, queries):
             search.begin(step)
-            return search.top_k(queries, k).rows
+            rows = torch.arange(len(queries))
+            added = None if memory is None else Added(step, queries, rows, memory)
+            return search.top_k(queries, k, None, added).rows
 
         run.search = search
         return run
@@ -186,7 +207,9 @@ def searches(options, buffer, corrector):
     makers = {
         "literal": lambda: literal,
         "exact": lambda: ours(Exact(buffer, corrector)),
-        "rolling": lambda: ours(Rolling(buffer, corrector, precision=options.precision)),
+        "rolling": lambda: ours(
+            Rolling(buffer, corrector, precision=options.precision, memory=memory)
+        ),
         "ivf": lambda: ours(IVF(buffer, corrector, precision=options.precision)),
         "stale": lambda: stale,
         "faiss_flat": lambda: faiss_index("Flat"),

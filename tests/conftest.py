@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from hypothesis import settings
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from tests.kill import Killer
+from tests.lean import compile_templates_once, freeze_imports
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
@@ -40,9 +43,24 @@ TOPICS = "river mountain engine violin planet bread castle spider winter market"
 FACTS = "old deep loud bright heavy frozen hidden famous broken golden quiet ancient".split()
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+def pytest_collection_finish() -> None:
+    compile_templates_once()
+    freeze_imports()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNSTALE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def kill() -> Iterator[Killer]:
+    """Start commands that do not survive; the server that forks them imports everything once."""
+    killer = Killer()
+    yield killer
+    killer.close()
 
 
 @pytest.fixture
@@ -88,14 +106,28 @@ def dataset(beir: Path) -> RetrievalDataset:
     return read_beir(beir)
 
 
-@pytest.fixture
-def static_model() -> SentenceTransformer:
-    """A static-embedding model of 16 random dimensions over MiniLM's vocabulary."""
+@pytest.fixture(scope="session")
+def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static-embedding model of 16 random dimensions over MiniLM's vocabulary, in a folder."""
     tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
     tokenizer.enable_truncation(32)
     weights = torch.randn(30522, 16, generator=torch.Generator().manual_seed(0))
     static = StaticEmbedding(tokenizer, embedding_weights=weights)
-    return SentenceTransformer(modules=[static, Normalize()], device="cpu")
+    model = SentenceTransformer(modules=[static, Normalize()], device="cpu")
+    folder = tmp_path_factory.mktemp("static") / "model"
+    model.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small(beir: Path, static_folder: Path) -> list[str]:
+    """What most commands are given: a small world, and a model whose checkpoints are small."""
+    return ["--data", str(beir), "--model", str(static_folder)]
+
+
+@pytest.fixture
+def static_model(static_folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(static_folder), device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -74,13 +74,16 @@ class Killer:
 
 def _serve() -> None:
     import torch
+    from lean import compile_templates_once, freeze_imports  # beside this file
 
     from unstale.cli.main import main
 
     torch.set_num_threads(1)
+    compile_templates_once()
     for line in sys.stdin:
         arguments, death, environment, folder = json.loads(line)
         import_module(f"unstale.cli.{arguments[0]}")  # once, and not in every child
+        freeze_imports()
         child = os.fork()
         if child == 0:
             os.environ |= environment

@@ -7,7 +7,6 @@ one that nobody disturbed, and another is begun.
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,6 @@ COMMANDS = {
     "rag": ["rag", *TRAIN, "--k", "2", "--reader-max-length", "48", "--answer-length", "8"],
 }
 NEVER = 3600.0
-
-
-@pytest.fixture(scope="module")
-def kill() -> Iterator[Killer]:
-    killer = Killer()
-    yield killer
-    killer.close()
 
 
 def same(run: Path, whole: Path) -> None:

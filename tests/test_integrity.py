@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 
 from unstale.buffer.buffer import TargetBuffer, check_shards, write_manifest
 from unstale.cli.main import main
-from unstale.errors import InputError
-from unstale.files import atomic_file, atomic_folder
+from unstale.errors import InputError, RunError
+from unstale.files import atomic_file, atomic_folder, write_json
 from unstale.integrity import SEAL, check_seal, digest, seal
 from unstale.locks import hold, release
+from unstale.written import keep_list
 
 SMALL = "--steps 2 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-targets 40"
 
@@ -80,9 +81,9 @@ def test_damage_is_named(sealed: Path, how: str, rule: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
-    where = ["--data", str(beir), "--output", str(output), "--save-steps", "1"]
+    where = [*small, "--output", str(output), "--save-steps", "1"]
     assert main(["train", *where, *SMALL.split(), "--strategy", "corrected"]) == 0
     return output
 
@@ -248,3 +249,16 @@ def test_what_safetensors_writes_is_as_readable_as_any_other_file(tmp_path: Path
     usual = (tmp_path / "folder" / "text").stat().st_mode
     assert (tmp_path / "folder" / "weights").stat().st_mode == usual
     assert (tmp_path / "alone").stat().st_mode == usual
+
+
+def test_a_seal_needs_all_that_was_written_but_old_checkpoints(tmp_path: Path) -> None:
+    keep_list(tmp_path)
+    for name in ("a.json", "checkpoints/checkpoint-1/b.json"):
+        write_json(tmp_path / name, {})
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "checkpoints" / "checkpoint-1" / "b.json").unlink()
+    seal(tmp_path)
+    assert check_seal(tmp_path) == 1  # what is not ours is not ours to vouch for
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(RunError, match=r"lacks 'a\.json'"):
+        seal(tmp_path)

@@ -62,11 +62,13 @@ def test_data_that_no_file_has_is_kept_with_the_run(
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-def test_reading_and_training_can_be_silent(tmp_path: Path, capfd, caplog) -> None:
+def test_reading_and_training_can_be_silent(
+    static_folder: Path, tmp_path: Path, capfd, caplog
+) -> None:
     table = tmp_path / "faq.csv"
     rows = [f"what is caf\xe9 {i}?;thing number {i}" for i in range(40)]
     table.write_bytes("\n".join(["Question;Answer", *rows, "", ";"]).encode("cp1252"))
-    dataset, model = load_dataset(str(table), progress=False), load_encoder("tiny")
+    dataset, model = load_dataset(str(table), progress=False), load_encoder(str(static_folder))
     capfd.readouterr()
     train(dataset, model, tmp_path / "run", steps=2, batch_size=8, progress=False)
     assert "".join(capfd.readouterr()) == caplog.text == ""

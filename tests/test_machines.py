@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -247,13 +246,12 @@ def weights_of(run: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder, Commands.whole, Commands.kill = tmp_path_factory.mktemp("machines"), {}, Killer()
+def home(kill: Killer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, Commands.whole, Commands.kill = tmp_path_factory.mktemp("machines"), {}, kill
     Commands.home = folder
     write_model(folder / "model")
     write_vectors(folder / "old.npy", folder / "model", Migrations.texts)
-    yield folder
-    Commands.kill.close()
+    return folder
 
 
 def run_machine(machine: type[Commands], examples: int, steps: int) -> None:

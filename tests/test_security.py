@@ -25,9 +25,9 @@ def test_the_package_never_lets_a_file_or_a_model_run_code(path: Path) -> None:
 
 
 def test_going_on_reads_no_pickle_that_could_run(
-    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ["--data", str(beir), "--output", str(tmp_path / "run"), "--save-steps", "1"]
+    where = [*small, "--output", str(tmp_path / "run"), "--save-steps", "1"]
     assert main(["train", *where, *SMALL.split()]) == 0
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-2")
     (tmp_path / "run" / "files.json").unlink()  # as if it had been killed before its end

@@ -14,10 +14,9 @@ from unstale.cli.options_inspect import CorrectFlags
 from unstale.cli.output import run_folder
 from unstale.errors import InputError, RunError
 from unstale.files import atomic_file, atomic_folder, scratch_beside, write_json
-from unstale.integrity import SEAL, check_seal, seal
+from unstale.integrity import SEAL
 from unstale.locks import release
 from unstale.results import RunResult
-from unstale.training.checkpoints import all_checkpoints
 from unstale.written import LIST, foreign, keep_list, remove_written, sweep, written
 
 RESULT = RunResult(strategy="stale", metrics={"recall@10": 0.5}, steps=7)
@@ -284,27 +283,8 @@ def test_a_folder_that_was_moved_away_is_not_sealed(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / SEAL).exists()
 
 
-def test_a_seal_needs_all_that_was_written_but_old_checkpoints(tmp_path: Path) -> None:
-    keep_list(tmp_path)
-    for name in ("a.json", "checkpoints/checkpoint-1/b.json"):
-        write_json(tmp_path / name, {})
-    (tmp_path / "mine.txt").write_text("mine")
-    (tmp_path / "checkpoints" / "checkpoint-1" / "b.json").unlink()
-    seal(tmp_path)
-    assert check_seal(tmp_path) == 1  # what is not ours is not ours to vouch for
-    (tmp_path / "a.json").unlink()
-    with pytest.raises(RunError, match=r"lacks 'a\.json'"):
-        seal(tmp_path)
-
-
 def test_scratch_is_beside_and_goes(tmp_path: Path) -> None:
     with scratch_beside(tmp_path / "data") as scratch:
         (scratch / "x").touch()
         assert scratch.parent == tmp_path
     assert files(tmp_path) == set()
-
-
-def test_folders_that_are_only_like_checkpoints(tmp_path: Path) -> None:
-    for name in ("checkpoint-3", "checkpoint-\u00b2", "checkpoint-x", "checkpoint-12"):
-        (tmp_path / name).mkdir()
-    assert [f.name for f in all_checkpoints(tmp_path)] == ["checkpoint-12", "checkpoint-3"]

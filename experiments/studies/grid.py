@@ -100,7 +100,7 @@ class Grid:
         starts = self._make_starts(dataset, output, load, encoder, common)
         buffers = {s: Path(common.buffer or output / "buffer" / _slug(s)) for s in starts}
         embedding = {
-            s: None if common.buffer else embed_once(dataset, loads(), buffers[s])
+            s: None if common.buffer else embed_once(dataset, loads(), buffers[s], common)
             for s, loads in starts.items()
         }
         counts = {label: encoded(own, len(dataset.targets)) for label, own in checked.items()}

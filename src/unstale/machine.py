@@ -1,16 +1,20 @@
 """What does this machine have to spare?"""
 
+from math import inf
 from pathlib import Path
 
 import torch
 
 from unstale.errors import InputError
 
+_GROUP = Path("/sys/fs/cgroup")  # of the container that this runs in, if it is one (version 2)
+
 
 def free_memory(device: torch.device) -> int | None:
     """Return the bytes that are free on a device, or None where that is unknown.
 
-    In main memory no more than the process may still take (RLIMIT_DATA).
+    In main memory no more than the process may still take (RLIMIT_DATA), and no more than its
+    container has left.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -21,7 +25,19 @@ def free_memory(device: torch.device) -> int | None:
     import resource  # where there is /proc, there is this
 
     limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - taken))
+    own = inf if limit == resource.RLIM_INFINITY else limit - taken
+    return int(max(0, min(free, own, _left_in_container())))
+
+
+def _left_in_container() -> float:
+    """Return what a control group leaves; pages of files count as free, for they can be dropped."""
+    try:
+        most, used = (int((_GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        rows = (_GROUP / "memory.stat").read_text().splitlines()
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return inf
+    cached = [int(row.split()[1]) for row in rows if row.startswith("inactive_file ")]
+    return float(most - used + sum(cached))
 
 
 def check_fits(what: str, size: int, device: torch.device, way: str) -> None:

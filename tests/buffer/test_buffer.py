@@ -1,11 +1,6 @@
 """A buffer on disk: written once, opened memory-mapped, refused to whoever did not make it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from tests.kill import Killer
 
 from unstale.buffer.buffer import TargetBuffer, read_manifest, write_manifest, write_shard
 from unstale.buffer.embed import embed_corpus
@@ -167,38 +163,14 @@ def test_damage_is_named(
         TargetBuffer.open(tmp_path)
 
 
-_SLOW_EMBED = """
-import sys, time
-from pathlib import Path
-from unstale.cli.main import main
-from unstale.encoders import embed
-plain = embed.embed
-def slow(*args, **kwargs):
-    time.sleep(0.4)
-    return plain(*args, **kwargs)
-embed.embed = slow
-main(["embed", "--data", sys.argv[1], "--model", "tiny", "--device", "cpu",
-      "--shard-rows", "20", "--output", sys.argv[2]])
-"""
-
-
-def test_a_killed_embedding_goes_on_where_it_was(beir: Path, tmp_path: Path) -> None:
+def test_a_killed_embedding_goes_on_where_it_was(kill: Killer, beir: Path, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    process = subprocess.Popen(
-        [sys.executable, "-c", _SLOW_EMBED, str(beir), str(folder)], stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 100
-        while len(list(folder.glob("shard-*"))) < 2:
-            assert process.poll() is None, "it ended by itself"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    words = ["embed", "--data", str(beir), "--model", "tiny", "--device", "cpu"]
+    words += ["--shard-rows", "20", "--output", str(folder)]
+    kill(words, "unstale.buffer.embed:write_shard", 3)
     shards = json.loads((folder / "manifest.json").read_text())["shards"]
     finished = [s for s in shards if "sha256" in s]
-    assert 1 <= len(finished) < 6
+    assert len(finished) == 2
     with pytest.raises(InputError, match="unfinished"):
         TargetBuffer.open(folder)
 
@@ -206,7 +178,7 @@ def test_a_killed_embedding_goes_on_where_it_was(beir: Path, tmp_path: Path) -> 
 
     dataset, model = read_beir(beir), load_encoder("tiny", device="cpu")
     resumed, embedded = write(model, dataset, folder, shard_rows=20)
-    assert embedded == 120 - 20 * len(finished)
+    assert embedded == 120 - 20 * 2
     whole, _ = write(model, dataset, tmp_path / "whole", shard_rows=20)
     assert torch.equal(resumed[torch.arange(120)], whole[torch.arange(120)])
 

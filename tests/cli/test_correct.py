@@ -177,14 +177,12 @@ def test_what_matters_most_is_embedded_for_real(
 
 @pytest.mark.slow
 def test_a_killed_migration_goes_on_and_ends_the_same(
-    old: Path, beir: Path, bert_folder: Path, tmp_path: Path
+    kill: Killer, old: Path, beir: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     words = ["--count", "70", "--re-embed", "12", "--method", "linear"]
     words += ["--vectors", str(old), "--data", str(beir), "--model", str(bert_folder), "--output"]
-    killer = Killer()
     # At the second shard: the sample is embedded, the rest is chosen.
-    killer(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:write_shard", 2)
-    killer.close()
+    kill(["correct", *words, str(tmp_path / "new")], "unstale.buffer.embed:write_shard", 2)
     assert main(["correct", "--resume", "--output", str(tmp_path / "new")]) == 0
     assert main(["correct", *words, str(tmp_path / "whole")]) == 0
     resumed, whole = (tmp_path / x / "vectors.npy" for x in ("new", "whole"))

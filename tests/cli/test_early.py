@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from unstale.cli.early import is_small
 from unstale.data.names import check_name
 from unstale.encoders.packaged import packaged_model
 from unstale.errors import InputError
@@ -225,6 +226,13 @@ def test_what_can_be_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     check_name("hf:name")
     with pytest.raises(InputError, match="cannot read the data 'runs/mine'"):
         check_name("runs/mine")
+
+
+def test_the_size_of_what_is_no_file_is_not_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "small.csv").write_text("question,answer\n")
+    assert is_small(tmp_path)
+    assert is_small(tmp_path / "small.csv")
+    assert not is_small(Path("docstrings"))  # a built-in data set
 
 
 def test_a_packaged_model_is_found_by_its_name() -> None:

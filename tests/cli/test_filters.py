@@ -12,15 +12,15 @@ SMALL = """--strategy corrected --steps 4 --batch-size 8 --hard-negatives 2 --co
 --probe-targets 40"""
 
 
-def train(beir: Path, output: Path, *more: str) -> int:
-    return main(["train", "--data", str(beir), "--output", str(output), *SMALL.split(), *more])
+def train(small: list[str], output: Path, *more: str) -> int:
+    return main(["train", *small, "--output", str(output), *SMALL.split(), *more])
 
 
 def test_what_filters_drop_is_counted_shown_and_survives_a_resume(
-    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = "--relative-margin 0.05 --max-score 0.9 --range-min 1 --save-steps 2".split()
-    assert train(beir, tmp_path / "run", *flags) == 0
+    assert train(small, tmp_path / "run", *flags) == 0
     assert "of 672 candidates dropped: relative_margin" in capsys.readouterr().out
     (entry,) = json.loads((tmp_path / "run" / "results.json").read_text())["runs"]
     # 4 steps of 8 queries, for 2 negatives 20 candidates each and the one to skip.
@@ -35,9 +35,9 @@ def test_what_filters_drop_is_counted_shown_and_survives_a_resume(
         assert again[key] == entry[key], key
 
 
-def test_a_cross_encoder_may_veto(beir: Path, write_cross_encoder, tmp_path: Path) -> None:
+def test_a_cross_encoder_may_veto(small: list[str], write_cross_encoder, tmp_path: Path) -> None:
     cross = write_cross_encoder(tmp_path / "cross")
-    assert train(beir, tmp_path / "run", "--cross-encoder", str(cross)) == 0
+    assert train(small, tmp_path / "run", "--cross-encoder", str(cross)) == 0
     (entry,) = json.loads((tmp_path / "run" / "results.json").read_text())["runs"]
     assert entry["candidates_dropped"]["cross_encoder"] > 0
 
@@ -51,8 +51,8 @@ def test_a_cross_encoder_may_veto(beir: Path, write_cross_encoder, tmp_path: Pat
     ],
 )
 def test_filters_that_cannot_work_are_refused_before_any_work(
-    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, rule: str
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, rule: str
 ) -> None:
-    assert train(beir, tmp_path / "run", *flags.split()) == 2
+    assert train(small, tmp_path / "run", *flags.split()) == 2
     assert rule in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -80,17 +80,19 @@ def test_the_corpus_is_embedded_by_ray_if_asked(
 
 
 @pytest.fixture(scope="module")
-def run(beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(small: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "run"
-    flags = ["--data", str(beir), "--learning-rate", "0.05", "--corrector-lr", "0.05"]
+    flags = [*small, "--learning-rate", "0.05", "--corrector-lr", "0.05"]
     flags += ["--strategy", "corrected", "--no-guard"]
     assert main(["train", *flags, *SMALL.split(), "--output", str(output)]) == 0
     return output
 
 
-def test_a_run_that_keeps_no_corpus_says_what_to_do(beir: Path, tmp_path: Path, capsys) -> None:
+def test_a_run_that_keeps_no_corpus_says_what_to_do(
+    small: list[str], beir: Path, tmp_path: Path, capsys
+) -> None:
     run = tmp_path / "run"
-    assert main(["train", "--data", str(beir), *SMALL.split(), "--output", str(run)]) == 0
+    assert main(["train", *small, *SMALL.split(), "--output", str(run)]) == 0
     capsys.readouterr()
     assert mine(tmp_path / "out", "--run", run) == 2
     assert f"--model {run / 'model'} embeds the targets" in capsys.readouterr().err

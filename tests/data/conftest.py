@@ -1,7 +1,7 @@
 import pytest
 from tests.data.installed import Built, Site
 
-from unstale.data.docstrings import build_docstrings
+from unstale.data.docstrings import docstrings_folder
 
 
 @pytest.fixture
@@ -11,10 +11,10 @@ def site(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def build(tmp_path):
+def build(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "cache"))
+
     def build(*packages):
-        folder = tmp_path / "built"
-        build_docstrings(folder, packages, progress=False)
-        return Built(folder)
+        return Built(docstrings_folder(packages))
 
     return build

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.data.installed import files_of
 
-from unstale.data.docstrings import build_docstrings, docstrings_folder
+from unstale.data.docstrings import docstrings_folder
 from unstale.errors import InputError
 
 
@@ -18,16 +17,14 @@ def test_unknown_package_is_refused_before_any_work(site, tmp_path, monkeypatch,
     site.install("pkg", {})
     site.write("unversioned", "__init__.py", "")
     with pytest.raises(InputError, match=rf"package '{name}': .* top-level import name"):
-        build_docstrings(tmp_path / "out" / "built", ["pkg", name], progress=False)
-    with pytest.raises(InputError, match=rf"package '{name}'"):
         docstrings_folder(["pkg", name])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("packages", ["numpy", [], ()])
-def test_packages_must_be_a_list_of_names(tmp_path, packages):
+def test_packages_must_be_a_list_of_names(packages):
     with pytest.raises(InputError, match="list of one name or more"):
-        build_docstrings(tmp_path / "built", packages)
+        docstrings_folder(packages)
 
 
 def test_version_is_found_under_the_name_of_the_distribution(site, build):
@@ -39,24 +36,17 @@ def test_version_is_found_under_the_name_of_the_distribution(site, build):
     assert build("pkg").about["packages"] == {"pkg": "3.2"}
 
 
-def test_a_split_without_pairs_is_refused(site, tmp_path):
+def test_a_split_without_pairs_is_refused(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "out"))
     site.install("pkg", {}, fillers=1)
     with pytest.raises(InputError, match=r"1 pairs of pkg leave nothing for .*every split"):
-        build_docstrings(tmp_path / "built", ["pkg"], progress=False)
-    assert not (tmp_path / "built").exists()
+        docstrings_folder(["pkg"])
+    assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_existing_folder_is_refused_and_left_alone(site, tmp_path):
-    site.install("pkg", {})
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="mine exists"):
-        build_docstrings(tmp_path / "mine", ["pkg"], progress=False)
-    assert files_of(tmp_path / "mine") == {Path("thesis.txt"): b"years of work"}
-
-
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", range(7))
 def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypatch, writes):
+    monkeypatch.setenv("UNSTALE_CACHE", str(tmp_path / "out"))
     site.install("pkg", {})
     done = []
 
@@ -70,7 +60,7 @@ def test_nothing_is_left_when_the_build_is_interrupted(site, tmp_path, monkeypat
     plain_open = Path.open
     monkeypatch.setattr(Path, "open", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build_docstrings(tmp_path / "out" / "built", ["pkg"], progress=False)
+        docstrings_folder(["pkg"])
     assert list((tmp_path / "out").iterdir()) == []
     monkeypatch.undo()
     assert len(done) == writes

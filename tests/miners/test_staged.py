@@ -151,7 +151,8 @@ def test_the_learning_rate_falls_with_the_work() -> None:
 
 @pytest.mark.parametrize("warmup", [1, 30, 150, 240, 299])
 def test_a_warm_up_ends_at_the_rate_that_was_asked_for(warmup: int) -> None:
-    found = [linear(step, miner=build(), steps=300, warmup=warmup) for step in range(301)]
+    miner = build()
+    found = [linear(step, miner=miner, steps=300, warmup=warmup) for step in range(301)]
     assert max(found) == found[warmup] == 1.0
     assert found[300] == 0.0
 

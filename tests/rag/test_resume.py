@@ -24,15 +24,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.slow) for c in CASES])
-def test_killed_and_resumed(beir: Path, bert_folder: Path, tmp_path: Path, case: str) -> None:
+def test_killed_and_resumed(
+    kill: Killer, beir: Path, bert_folder: Path, tmp_path: Path, case: str
+) -> None:
     (where, call, more), whole, run = CASES[case], tmp_path / "whole", tmp_path / "run"
     words = ["rag", "--data", str(beir), "--retriever", str(bert_folder), *FLAGS.split(), *more]
     assert main([*words, "--output", str(whole)]) == 0
-    killer = Killer()
-    try:
-        killer([*words, "--output", str(run)], where, call)
-    finally:
-        killer.close()
+    kill([*words, "--output", str(run)], where, call)
     assert not (run / "results.json").exists()
     assert main(["rag", "--resume", "--output", str(run)]) == 0
     assert results(run) == results(whole)

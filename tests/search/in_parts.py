@@ -26,10 +26,11 @@ def main(mode: str, output: Path) -> None:
     whole = TargetBuffer([stale])
     buffer = load(whole, torch.device("cpu"))
     assert isinstance(buffer, ShardedBuffer)
-    search = search_in_place(buffer, lambda b: MODES[mode](b, network))
     rows, residual = torch.arange(4000), 0.2 * normalize(torch.randn(4000, 32))
     memory = ResidualMemory(4000, 32)
     own = ResidualMemory(len(buffer.local), 32, first=buffer.start)
+    held_in = {"memory": own} if mode == "rolling" else {}
+    search = search_in_place(buffer, lambda b: MODES[mode](b, network, **held_in))
     for keeps in (memory, own):
         keeps.write(rows, residual)
     held = []
@@ -42,6 +43,11 @@ def main(mode: str, output: Path) -> None:
         every = Added(step, queries, torch.arange(8), memory)
         exact = Exact(whole, network).top_k(queries, 16, exclude, every)
         held.append(agreement(found.rows, exact.rows))
+        some = torch.randperm(4000)[:1000]  # of the rows of all processes
+        changed = 0.6 * normalize(torch.randn(1000, 32))
+        for keeps in (memory, own):
+            keeps.write(some, changed)
+        search.remember(some)
     if rank() == 0:
         output.write_text(str(sum(held) / len(held)))
     barrier()

@@ -1,8 +1,10 @@
+import pytest
 import torch
 
 from unstale.buffer.buffer import TargetBuffer
+from unstale.search import draws
 from unstale.search.added import Added
-from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, bits
+from unstale.search.draws import GUMBEL, SUBSET, UNIFORM, bits, subset
 from unstale.search.exact import Exact
 
 
@@ -40,3 +42,11 @@ def test_first_draw_frequencies_match_the_softmax() -> None:
     second = others.sum(dim=0) - others.diagonal()
     found = torch.bincount(first[:, 1], minlength=6) / draws
     assert ((found - second).abs() < 5 * (second * (1 - second) / draws).sqrt()).all()
+
+
+def test_a_subset_has_the_rows_with_the_smallest_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compared a piece at a time, as those of a large corpus are."""
+    monkeypatch.setattr(draws, "_AT_ONCE", 64)
+    numbers = bits(SUBSET, 3, 5, torch.zeros(1, dtype=torch.long), torch.arange(1000))[0]
+    assert subset(1000, 100, seed=3, step=5).tolist() == sorted(numbers.argsort()[:100].tolist())
+    assert subset(1000, 1000, seed=3, step=5).tolist() == list(range(1000))

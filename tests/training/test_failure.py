@@ -11,10 +11,11 @@ from unstale.cli.main import main
 from unstale.miners import Corrected, Freshness, Schedule
 from unstale.miners.corrected import worse_than_stale
 from unstale.miners.exhaustive import Refreshed
+from unstale.training.checkpoints import all_checkpoints
 from unstale.training.trainer import FreshTrainer
 
 SMALL = """--steps 4 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
---probe-targets 40 --save-steps 1 --device cpu --layers 1 --towers separate"""
+--probe-targets 40 --save-steps 1 --device cpu --layers 1 --towers separate --no-measure-whole"""
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_auto_refresh_re_embeds_when_the_reading_is_bad_and_only_once() -> None:
 
 
 def test_auto_refresh_follows_the_drift(train, tmp_path: Path) -> None:
-    flags = ["--strategy", "auto-refresh", "--refresh-below"]
+    flags = ["--strategy", "auto-refresh", "--save-steps", "0", "--refresh-below"]
     assert train(tmp_path / "calm", *flags, "0.01") == 0
     assert train(tmp_path / "anxious", *flags, "1", "--learning-rate", "0.05") == 0
     calm, anxious = (
@@ -160,3 +161,9 @@ def test_auto_refresh_follows_the_drift(train, tmp_path: Path) -> None:
     )
     assert calm == 0
     assert anxious >= 120
+
+
+def test_folders_that_are_only_like_checkpoints(tmp_path: Path) -> None:
+    for name in ("checkpoint-3", "checkpoint-\u00b2", "checkpoint-x", "checkpoint-12"):
+        (tmp_path / name).mkdir()
+    assert [f.name for f in all_checkpoints(tmp_path)] == ["checkpoint-12", "checkpoint-3"]

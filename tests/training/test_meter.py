@@ -55,6 +55,22 @@ def test_reads_a_fresh_cache_as_fresh_and_a_drifted_one_as_stale(
     assert logs["freshness/overlap_stale"] == pytest.approx(stale.overlap_stale)
 
 
+def test_where_the_views_hold_little_it_encodes_three_times_as_many_beside(
+    static_model: SentenceTransformer, dataset: RetrievalDataset
+) -> None:
+    tokens = target_tokens(static_model, dataset, progress=False)
+    fresh = embed_targets(static_model, tokens, np.arange(120))
+    noise = torch.randn(fresh.shape, generator=torch.Generator().manual_seed(1))
+    pairs = dataset.split("train").pairs
+    meter = Meter(dataset, pairs, tokens, scale=20.0, queries=2, targets=24)
+    encoded = []
+    for size in (0.0, 1.0):  # of the drift: from all to hardly any of the true top 10
+        reading = meter.read(static_model, Stale(TargetBuffer([fresh + size * noise])), 5)
+        assert reading is not None
+        encoded.append((reading.encoded, reading.freshness.overlap_stale > 0.6))
+    assert encoded == [(24, True), (24 + 3 * 24, False)]
+
+
 def test_with_targets_enough_it_reads_the_overlap_of_the_whole_corpus(
     static_model: SentenceTransformer, dataset: RetrievalDataset
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
-from tests.kill import Killer, results, weights
+from tests.kill import results, weights
 
 from unstale.cli.main import main
 from unstale.integrity import seal
@@ -16,7 +16,7 @@ from unstale.written import LIST, LOCK
 STEP = "unstale.training.algorithm1:FreshNegativesLoss.forward"
 SMALL = """--steps 6 --batch-size 8 --hard-negatives 2 --corrector-hidden 24 --probe-queries 8
 --probe-targets 40 --learning-rate 1e-2 --layers 1 --towers separate --save-steps 2 --eval-steps 3
---refreshes 2 --subset-size 40 --refresh-below 0.99 --device cpu"""
+--refreshes 2 --subset-size 40 --refresh-below 0.99 --device cpu --no-measure-whole"""
 
 CASES = {name: ["--strategy", name] for name in strategies()} | {
     "half a buffer": ["--dtype", "float16", "--strategy", "exhaustive"],
@@ -32,13 +32,6 @@ _MINED_AT_ONCE = {
 }
 CASES |= {case: ["--strategy", "corrected", *flags] for case, flags in _MINED_AT_ONCE.items()}
 CASES["staged, searched"] = ["--mine-from", "0.3", "--search", "rolling", "--dtype", "int8"]
-
-
-@pytest.fixture(scope="module")
-def kill():
-    killer = Killer()
-    yield killer
-    killer.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +68,30 @@ def test_killed_at_a_step_and_resumed(command, kill, tmp_path: Path, case: str) 
     assert weights(run) == weights(whole)
 
 
-def test_the_curve_of_both_recalls_continues(command, kill, tmp_path: Path) -> None:
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    assert main(command(whole, "--eval-steps", "2")) == 0
-    kill(command(run, "--eval-steps", "2"), STEP, 6)  # two points are in the checkpoint
+@pytest.fixture(scope="module")
+def measured() -> list[str]:
+    return ["--strategy", "corrected", "--eval-steps", "2"]
+
+
+@pytest.fixture(scope="module")
+def resumed(command, measured: list[str], kill, tmp_path_factory) -> tuple[Path, dict[str, float]]:
+    """A run that was resumed, and the seconds that its checkpoint brought."""
+    run = tmp_path_factory.mktemp("resumed") / "run"
+    kill(command(run, *measured), STEP, 6)  # two points of the curve are in the checkpoint
+    state = json.loads((run / "checkpoints" / "checkpoint-4" / "miner.json").read_text())
     assert main(["train", "--resume", "--output", str(run)]) == 0
-    resumed, expected = (results(folder)["runs"][0] for folder in (run, whole))
-    assert [point["step"] for point in resumed["curve"]] == [2, 4, 6]
-    assert all("train_recall@10" in point for point in resumed["curve"])
-    assert resumed["curve"] == expected["curve"]
-    assert resumed["train_metrics"] == expected["train_metrics"]
+    return run, state["clock"]
+
+
+def test_the_curve_of_both_recalls_continues(
+    command, measured: list[str], resumed: tuple[Path, dict[str, float]], tmp_path: Path
+) -> None:
+    assert main(command(tmp_path / "whole", *measured)) == 0
+    found, expected = (results(run)["runs"][0] for run in (resumed[0], tmp_path / "whole"))
+    assert [point["step"] for point in found["curve"]] == [2, 4, 6]
+    assert all("train_recall@10" in point for point in found["curve"])
+    assert found["curve"] == expected["curve"]
+    assert found["train_metrics"] == expected["train_metrics"]
 
 
 def test_the_search_of_another_version_is_refused(
@@ -173,10 +180,10 @@ def test_a_finished_run_is_left_as_it_is(
 
 
 def test_a_finished_run_that_lost_its_model_makes_it_again(
-    command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    never_killed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = tmp_path / "run"
-    assert main(command(run)) == 0
+    shutil.copytree(never_killed, run)
     before = weights(run)
     shutil.rmtree(run / "model")
     assert main(["train", "--resume", "--output", str(run)]) == 0
@@ -190,13 +197,9 @@ def test_a_finished_run_that_lost_its_model_makes_it_again(
     assert weights(run) == before
 
 
-def test_seconds_are_those_of_all_sessions(command, kill, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    kill(command(run, "--strategy", "corrected"), STEP, 6)
-    state = json.loads((run / "checkpoints" / "checkpoint-4" / "miner.json").read_text())
-    earlier = state["clock"]
+def test_seconds_are_those_of_all_sessions(resumed: tuple[Path, dict[str, float]]) -> None:
+    run, earlier = resumed
     assert earlier.keys() == {"embedding", "evaluation", "total"}
-    assert main(["train", "--resume", "--output", str(run)]) == 0
     seconds = json.loads((run / "results.json").read_text())["runs"][0]["seconds"]
     assert all(seconds[part] > earlier[part] > 0 for part in earlier)
     parts = ("embedding", "evaluation", "training")
@@ -204,7 +207,8 @@ def test_seconds_are_those_of_all_sessions(command, kill, tmp_path: Path) -> Non
 
 
 def test_more_checkpoints_are_kept_if_asked(command, tmp_path: Path) -> None:
-    assert main(command(tmp_path / "run", "--keep-checkpoints", "9")) == 0
+    flags = ["--keep-checkpoints", "9", "--strategy", "in-batch"]
+    assert main(command(tmp_path / "run", *flags)) == 0
     names = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     assert names == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
 
@@ -213,7 +217,7 @@ def test_a_run_goes_on_from_any_folder(
     command, kill, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(beir.parent)
-    kill(command(tmp_path / "run", "--data", beir.name), STEP, 4)
+    kill(command(tmp_path / "run", "--data", beir.name, "--strategy", "in-batch"), STEP, 4)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--resume", "--output", "run"]) == 0
 
@@ -266,12 +270,11 @@ def test_a_compiled_model_resumes_and_says_that_digits_may_differ(
     assert found == pytest.approx(expected, abs=1e-3)
 
 
-def test_nothing_that_is_written_needs_pickle_to_be_trusted(command, tmp_path: Path) -> None:
+def test_nothing_that_is_written_needs_pickle_to_be_trusted(never_killed: Path) -> None:
     import torch
 
-    assert main(command(tmp_path / "run")) == 0
-    names = {p.name for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    names = {p.name for p in never_killed.rglob("*") if p.is_file()}
     pickled = {n for n in names if n.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle"))}
     assert pickled == {"optimizer.pt", "scheduler.pt", "rng_state.pth"}  # the Trainer's own
-    for path in (tmp_path / "run").rglob("*.pt"):
+    for path in never_killed.rglob("*.pt"):
         torch.load(path, weights_only=True)

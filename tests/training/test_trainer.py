@@ -11,12 +11,15 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from unstale.data.dataset import RetrievalDataset
+from unstale.encoders.embed import embed_targets
 from unstale.encoders.load import load_encoder
 from unstale.encoders.tokenise import target_tokens
 from unstale.errors import InputError
 from unstale.evaluation.metrics import means, measure
 from unstale.evaluation.retrieve import fresh_chunks, retrieve
 from unstale.training.job import train
+from unstale.training.prepare import prepare
+from unstale.training.settings import TrainSettings
 
 SMALL = {
     "strategy": "corrected",
@@ -196,6 +199,41 @@ def test_mixed_precision_leaves_search_and_losses_in_full(
     first, second = (r.freshness[-1]["kl_stale"] for r in (half, full))
     assert first == pytest.approx(second, rel=0.2)
     assert first != second  # the encoders did run in half precision
+
+
+@pytest.mark.usefixtures("bfloat16")
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_the_cache_is_made_in_the_precision_of_the_trainer(
+    bert_model: SentenceTransformer, dataset: RetrievalDataset, tmp_path: Path, in_memory: bool
+) -> None:
+    settings = TrainSettings(strategy="corrected", steps=1, batch_size=8, trainer={"bf16": True})
+    checked, pairs = settings.check(dataset, bert_model), dataset.split("train").pairs
+    prepared = prepare(bert_model, dataset, checked, None if in_memory else tmp_path, pairs)
+    assert prepared.buffer is not None
+    rows = torch.arange(len(prepared.tokens))
+    full = embed_targets(bert_model, prepared.tokens, rows.numpy())
+    with torch.autocast("cpu", torch.bfloat16):
+        half = embed_targets(bert_model, prepared.tokens, rows.numpy())
+    assert torch.equal(prepared.buffer[rows], half)
+    assert not torch.equal(full, half)
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_mixed_precision_is_measured_in_full_before_and_after(
+    bert_folder: Path, dataset: RetrievalDataset, tmp_path: Path
+) -> None:
+    """A learning rate of 0 leaves the model as it is, and so every score of the ranking."""
+    options = SMALL | {"steps": 2, "learning_rate": 0.0, "guard": False, "eval_steps": 1}
+    model = load_encoder(str(bert_folder), device="cpu")
+    rows = dataset.split("test").query_rows
+    tokens = target_tokens(model, dataset, progress=False)
+    before = retrieve(model, dataset, rows, fresh_chunks(model, tokens, progress=False))
+    result = train(dataset, model, tmp_path, trainer={"bf16": True}, **options)
+    lines = (tmp_path / "test.run").read_text().splitlines()
+    scores = [float(line.split()[4]) for line in lines]
+    assert scores == pytest.approx(before.scores.flatten().tolist(), abs=1e-6)
+    assert by_targets(result.metrics) == by_targets(result.initial_metrics)
+    assert result.curve[0]["ndcg@10"] == result.initial_metrics["ndcg@10"]
 
 
 def by_targets(metrics: Mapping[str, float]) -> dict[str, float]:

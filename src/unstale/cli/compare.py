@@ -35,7 +35,7 @@ def run(chosen: CompareFlags) -> None:
         output = folder.begin()
         buffer = Path(chosen.buffer) if chosen.buffer else output / "buffer"
         if chosen.buffer is None:
-            embed_once(ready.dataset, ready.models[0], buffer, chosen.dtype)
+            embed_once(ready.dataset, ready.models[0], buffer, chosen)
         ready = replace(ready, models=())  # each cell loads its own: these need no memory any more
         runs, values = _train(ready, cells, output / "cells", buffer)
         whole = ready.measure_whole()

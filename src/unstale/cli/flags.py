@@ -55,6 +55,9 @@ def add_flags(parser: ArgumentParser, kind: type, more_help: Mapping[str, str]) 
                 _add(groups[title], inner, owner, hidden=refused)
 
 
+_hints = cache(get_type_hints)  # of a class, whose fields all ask for them
+
+
 def _add(
     group: Any,  # noqa: ANN401 - a parser, or a group of one
     declared: Field[Any],
@@ -63,7 +66,7 @@ def _add(
     *,
     hidden: bool = False,
 ) -> None:
-    name, hint = declared.name, get_type_hints(kind)[declared.name]
+    name, hint = declared.name, _hints(kind)[declared.name]
     # A setting that training has, too, need not be explained twice.
     text = (helps(kind).get(name) or helps(sections.TrainSections)[name]) + more_help
     text = SUPPRESS if hidden else text
@@ -80,7 +83,7 @@ def _add(
 
 def _flat(declared: Field[Any], kind: type) -> Iterator[tuple[Field[Any], type]]:
     """Yield a field and its class, or those of a section that is one field."""
-    hint = get_type_hints(kind)[declared.name]
+    hint = _hints(kind)[declared.name]
     if _is_section(hint):
         yield from ((inner, hint) for inner in fields(hint))
     else:
@@ -89,7 +92,7 @@ def _flat(declared: Field[Any], kind: type) -> Iterator[tuple[Field[Any], type]]
 
 def instantiate(kind: type, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a `kind`
     """Make the options out of the flags' values."""
-    hints = {f.name: get_type_hints(kind)[f.name] for f in fields(kind)}
+    hints = {f.name: _hints(kind)[f.name] for f in fields(kind)}
     inner = {n: instantiate(h, values) for n, h in hints.items() if _is_section(h)}
     return kind(**{name: values[name] for name in hints if name not in inner}, **inner)
 

@@ -37,7 +37,7 @@ from tqdm import tqdm
 
 from unstale.data.formats.beir import write_parts
 from unstale.errors import InputError
-from unstale.files import atomic_folder, cache_folder, write_json
+from unstale.files import cache_folder, write_json
 from unstale.integrity import cached
 
 DEFAULT_PACKAGES = ("stdlib", "numpy", "torch", "transformers", "sentence_transformers")
@@ -91,21 +91,10 @@ def docstrings_folder(packages: Sequence[str] = DEFAULT_PACKAGES) -> Path:
     return cached(cache_folder() / f"docstrings-{key}", lambda into: _write_set(into, packages))
 
 
-def build_docstrings(
-    folder: Path, packages: Sequence[str] = DEFAULT_PACKAGES, progress: bool = True
-) -> None:
-    """Write the set as a BEIR folder that must not exist, and appears whole or not at all."""
-    if folder.exists():
-        raise InputError(f"{folder} exists; the docstrings set is written to a new folder only")
-    package_versions(packages)  # refuses what is not installed, before anything is made
-    with atomic_folder(folder) as temporary:
-        _write_set(temporary, packages, progress)
-
-
-def _write_set(folder: Path, packages: Sequence[str], progress: bool = True) -> None:
+def _write_set(folder: Path, packages: Sequence[str]) -> None:
     versions = package_versions(packages)
     sources = [source for package in versions for source in _sources(package)]
-    reads = list(map(_read_file, tqdm(sources, desc="docstrings", disable=not progress)))
+    reads = list(map(_read_file, tqdm(sources, desc="docstrings")))
     pairs, dropped = _keep_first(outcome for read in reads for outcome in read or ())
     splits = [_split(pair.module) for pair in pairs]
     if missing := [split for split in _SPLITS if split not in splits]:

@@ -137,3 +137,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
+
+
+@contextmanager
+def in_float32(model: nn.Module) -> Iterator[None]:
+    """Run a model for a block as it will be loaded, though a trainer runs it in mixed precision.
+
+    Accelerate puts a `forward` under autocast into the module itself.
+    """
+    mixed = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if mixed is not None:
+            model.forward = mixed

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unstale.data.dataset import RetrievalDataset
 from unstale.data.tokens import TokenStore
+from unstale.encoders.embed import in_float32
 from unstale.errors import InputError
 from unstale.evaluation.by_answer import answer_recall, first_answers, has_answers
 from unstale.evaluation.metrics import means, measure, write_run
@@ -97,13 +98,15 @@ class Evaluator:
     ) -> dict[str, float]:
         """Return the means of every metric, and leave those of training in `train`.
 
-        The corpus is encoded, once for all, unless its vectors are given.
+        The corpus is encoded, once for all, unless its vectors are given; in float32, as whoever
+        loads the model will, even while it is trained in mixed precision.
         """
         if corpus is None:
             corpus = fresh_chunks(model, self._tokens, progress=self._progress)
         several = [*self.rows.values(), self._dev_rows, self._train_rows]  # they may overlap
         asked = np.unique(np.concatenate(several))
-        found = retrieve(model, self.dataset, asked, corpus)
+        with in_float32(model):
+            found = retrieve(model, self.dataset, asked, corpus)
         *rankings, dev, self.trained = (
             Ranking(rows, TopK(*(part[np.searchsorted(asked, rows)] for part in found)))
             for rows in several

@@ -92,6 +92,7 @@ class Corrected(Miner):
         corrected = self.network(self.buffer[rows])
         if self.memory is not None:
             self.memory.write(rows, fresh - corrected)
+            self.search.remember(rows)
         return self._correction_loss(queries.vectors, fresh, corrected, queries.scale, within)
 
     def observe(self, reading: Freshness) -> None:
@@ -162,18 +163,21 @@ def build_corrected(
     network = Corrector(cache.dim, chosen.corrector_widths, unit=materials.unit)
     network.to(materials.device)
 
+    residuals = materials.residuals
+
     def chosen_search() -> Search:
         choice = materials.search
         assert choice is not None
         return search_in_place(
-            cache, lambda part: make_search(choice, part, network, seed=chosen.seed)
+            cache,
+            lambda part: make_search(choice, part, network, memory=residuals, seed=chosen.seed),
         )
 
     return Corrected(
         cache,
         network,
         loss=chosen.corrector_loss,
-        memory=materials.residuals,
+        memory=residuals,
         search=chosen_search if search is None else partial(search, network),
         gumbel_seed=materials.gumbel_seed,
         fallback=chosen.fallback,

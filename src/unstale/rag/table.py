@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-from unstale.data.formats.columns import is_empty, named_last, plain
-from unstale.data.formats.reading import BLANK, REPEATED, Reading
+from unstale.data.formats.columns import flaw, named_last, plain
+from unstale.data.formats.reading import REPEATED, Reading
 from unstale.data.formats.tables import table_rows
 from unstale.data.gather import Example, Target
 from unstale.data.lines import Record, show, string, strings
@@ -75,30 +75,21 @@ def read_table(
 
     Blank rows, rows with an empty cell and repeated rows are skipped, and counted in `reading`.
     """
-    columns, seen = None, set()
+    columns = None
     for where, row in table_rows(path, progress, reading):
         if columns is None:
             columns = _find_columns(row, chosen, str(path))
             found = columns._asdict().items()
             reading.columns = {role: name for role, name in found if name is not None}
         reading.rows += 1
-        if flaw := _flaw(columns, row):
-            reading.skip(flaw, where)
+        if why := flaw(row, columns.question, columns.answer):
+            reading.skip(why, where)
             continue
         example = _parse(columns, row, where)
-        key = hash((example.query, *example.answers, *example.positives))
-        if key in seen:
+        if reading.repeats(example):
             reading.skip(REPEATED, where)
             continue
-        seen.add(key)
         yield where, example
-
-
-def _flaw(columns: Columns, row: Record) -> str | None:
-    if all(map(is_empty, row.values())):
-        return BLANK
-    empty = [name for name in (columns.question, columns.answer) if is_empty(row.get(name))]
-    return f"the column {empty[0]!r} is empty" if empty else None
 
 
 def _parse(columns: Columns, row: Record, where: str) -> Example:

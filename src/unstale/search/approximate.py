@@ -1,6 +1,7 @@
 """An approximate search of h(B): a scan with linearised queries, rescored by h where in doubt."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import NamedTuple, final
 
 import torch
@@ -56,7 +57,8 @@ class Approximate(Search):
         self._step = -1
 
     def _prepare(self) -> None:
-        """Make what the first search needs; by default nothing."""
+        """Make what the first search needs."""
+        self.snapshot.begin()
 
     @abstractmethod
     def _renew(self) -> None:
@@ -77,12 +79,17 @@ class Approximate(Search):
             self._step = step
             self._renew()
 
+    def remember(self, rows: Int[Tensor, " n"]) -> None:
+        """Serve the snapshot with the residuals that the rows have now."""
+        self.snapshot.remember(rows)
+
     def find(self, asked: Asked, k: int) -> TopK:
         """Scan, rescore what is in doubt, and learn from what that measures."""
         check_k(k, len(self.buffer))
         self._prepare()
         scan = self.plan_scan(asked, k)
-        fetched = add_late(self._scan(scan), asked.added)
+        held = self.snapshot.memory is not None  # by the snapshot, so that nothing comes late
+        fetched = add_late(self._scan(scan), None if held else asked.added)
         left = max(k, fetched.best.rows.shape[1] - asked.width)
         fetched = fetched._replace(best=asked.allowed(fetched.best, left))
         exact = ExactScores(asked, self.buffer, self.corrector)
@@ -103,8 +110,15 @@ class Approximate(Search):
             min(needed, n),
             min(needed + max(k, self.control.depth), n),
             self.control.checked(max(self._step, 0), len(queries)).to(queries.device),
-            None if added is None or added.late is not None else added,
+            self._in_scan(added),
         )
+
+    def _in_scan(self, added: Added | None) -> Added | None:
+        """Return what the scores of a scan must hold beyond those of the snapshot."""
+        if added is None or self.snapshot.memory is None:
+            return None if added is None or added.late is not None else added
+        assert added.memory is self.snapshot.memory, "another memory than that of the snapshot"
+        return None if added.gumbel_seed is None else replace(added, memory=None)
 
     def rescore(
         self, found: TopK, low: Float[Tensor, "b 1"], high: Float[Tensor, "b 1"], asked: Asked

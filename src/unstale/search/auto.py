@@ -4,6 +4,7 @@ import logging
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.search.exact import Exact
 from unstale.search.ivf import IVF
@@ -71,9 +72,17 @@ def choose(
     return choice
 
 
-def make_search(choice: Choice, buffer: Vectors, corrector: Corrector, *, seed: int = 0) -> Search:
+def make_search(
+    choice: Choice,
+    buffer: Vectors,
+    corrector: Corrector,
+    *,
+    memory: ResidualMemory | None = None,
+    seed: int = 0,
+) -> Search:
     """Build the search of h(B) that was chosen; the seed is that of what it draws."""
     if choice.mode == "exact":
         return Exact(buffer, corrector)
-    kind = Rolling if choice.mode == "rolling" else IVF
-    return kind(buffer, corrector, precision=choice.precision, seed=seed)
+    if choice.mode == "ivf":
+        return IVF(buffer, corrector, precision=choice.precision, seed=seed)
+    return Rolling(buffer, corrector, precision=choice.precision, memory=memory, seed=seed)

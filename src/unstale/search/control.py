@@ -17,8 +17,8 @@ from unstale.search.rescore import Rescored
 
 _LEAST, _MOST = 0.5, 6.0  # deviations of the error within which a score is in doubt
 _WIDEN, _NARROW = 1.15, 0.9
-_EXHAUSTED = 0.02
-_DEEPEST = 2048
+_EXHAUSTED, _SPARE = 0.02, 0.005  # shares of the queries: a deeper or shallower fetch beyond these
+_SHALLOWEST, _DEEPEST = 32, 2048
 _MEMORY = 0.8  # share of the past in a running mean
 _RENEWED = 0.5  # rows to renew for each that was rescored in excess: at most about its cost
 _BRIEF = 4  # a pass takes a fourth of the steps since the last, because h moves on meanwhile
@@ -43,7 +43,7 @@ class OverlapControl:
     saved: float = 0.0  # rows that may be renewed
     waited: int = 0  # searches since the last pass began
     piece: int = 0  # rows of a pass to renew in a step
-    depth: int = 32  # targets to fetch beyond those that are wanted
+    depth: int = _SHALLOWEST  # targets to fetch beyond those that are wanted
     measured: bool = False  # the error is known
 
     def __post_init__(self) -> None:
@@ -79,6 +79,8 @@ class OverlapControl:
         if self.measured:  # the first search rescores everything, which tells nothing of the next
             if rescored.exhausted > _EXHAUSTED:
                 self.depth = min(_DEEPEST, self.depth * 3 // 2)
+            elif rescored.exhausted < _SPARE:  # as after a renewal; slowly, or it would swing
+                self.depth = max(_SHALLOWEST, self.depth * 15 // 16)
             self.saved += _RENEWED * rescored.excess
             self.waited += 1
         self.reranked = _MEMORY * self.reranked + (1 - _MEMORY) * rescored.reranked

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_AT_ONCE = 2**20  # rows that are numbered together
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
@@ -36,9 +37,20 @@ def _mix(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
 
 
 def subset(targets: int, size: int, seed: int, step: int) -> Int[Tensor, " size"]:
-    """Draw a uniform subset of all rows, sorted; a function of its arguments."""
-    ranks = bits(SUBSET, seed, step, torch.zeros(1, dtype=torch.long), torch.arange(targets))[0]
-    return ranks.topk(size, largest=False, sorted=False).indices.sort().values
+    """Draw a uniform subset of all rows, sorted; a function of its arguments.
+
+    Every row has a random number, and those with the smallest are drawn. They are compared a piece
+    of the corpus at a time, so that 21 million numbers are never held at once.
+    """
+    query = torch.zeros(1, dtype=torch.long)
+    rows = numbers = torch.zeros(0, dtype=torch.long)
+    for start in range(0, targets, _AT_ONCE):
+        piece = torch.arange(start, min(start + _AT_ONCE, targets))
+        rows = torch.cat([rows, piece])
+        numbers = torch.cat([numbers, bits(SUBSET, seed, step, query, piece)[0]])
+        kept = numbers.topk(min(size, len(numbers)), largest=False, sorted=False).indices
+        rows, numbers = rows[kept], numbers[kept]
+    return rows.sort().values
 
 
 def gumbel(

@@ -5,6 +5,7 @@ from typing import final
 import torch
 
 from unstale.corrector.dots import dots
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.search.approximate import Approximate, Scan
 from unstale.search.best import TopK, merge, nothing
@@ -20,6 +21,9 @@ class Rolling(Approximate):
 
     Args:
         overlap: The share of the exact top k to hold, on average.
+        precision: The precision of the snapshot.
+        memory: The residuals that searches add. The snapshot then holds them; whoever writes them
+            says so (`remember`).
         seed: The seed of the targets that tell where a query's best targets lie.
     """
 
@@ -30,9 +34,10 @@ class Rolling(Approximate):
         *,
         overlap: float = 0.99,
         precision: Precision = "float32",
+        memory: ResidualMemory | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(Snapshot(buffer, corrector, precision), overlap, seed)
+        super().__init__(Snapshot(buffer, corrector, precision, memory), overlap, seed)
 
     def _renew(self) -> None:
         if not self.snapshot.complete():

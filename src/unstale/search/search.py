@@ -42,6 +42,9 @@ class Search(ABC):
     def begin(self, step: int) -> None:  # noqa: B027 - most searches need nothing
         """Prepare for a training step, before its searches; by default nothing changes."""
 
+    def remember(self, rows: Int[Tensor, " n"]) -> None:  # noqa: B027 - most read the memory
+        """Take note that the residuals of some rows have changed; by default do nothing."""
+
     @torch.no_grad()
     def top_k(
         self,

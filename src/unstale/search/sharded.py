@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import final
 
+from jaxtyping import Int
 from torch import Tensor
 
 from unstale.buffer.buffer import TargetBuffer
@@ -43,6 +44,11 @@ class Sharded(Search):
     def begin(self, step: int) -> None:
         """Prepare the local search."""
         self.local.begin(step)
+
+    def remember(self, rows: Int[Tensor, " n"]) -> None:
+        """Tell the local search which of its rows have other residuals."""
+        own = rows - self.buffer.start
+        self.local.remember(own[(own >= 0) & (own < len(self.buffer.local))])
 
     def find(self, asked: Asked, k: int) -> TopK:
         """Return the k best targets of each query, in every process."""

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from unstale.buffer.stored import Stored
+from unstale.corrector.memory import ResidualMemory
 from unstale.corrector.network import Corrector
 from unstale.search.linear import Linearised, Neighbourhood
 from unstale.search.vectors import Vectors, corrected_rows
@@ -47,13 +48,25 @@ class Part(NamedTuple):
 
 @final
 class Snapshot:
-    """Serve the buffer as some version of h sees it, and renew it."""
+    """Serve the buffer as some version of h sees it, and renew it.
+
+    Args:
+        buffer: The stale embeddings.
+        corrector: h.
+        precision: The precision of the copy.
+        memory: Add to each row what h missed of it, so that a scan need not.
+    """
 
     def __init__(
-        self, buffer: Vectors, corrector: Corrector, precision: Precision = "float32"
+        self,
+        buffer: Vectors,
+        corrector: Corrector,
+        precision: Precision = "float32",
+        memory: ResidualMemory | None = None,
     ) -> None:
         self.buffer = buffer
         self.corrector = corrector
+        self.memory = memory
         self.order: Tensor | None = None  # which row of the buffer stands at each place
         # On a CPU it takes no memory before it is written to.
         self.stored = Stored.empty(len(buffer), buffer.dim, precision, buffer.device)
@@ -72,6 +85,31 @@ class Snapshot:
         places[order] = torch.arange(len(order), device=order.device)
         for start, stale in self.buffer.chunks(_CHUNK):
             self.stored.write(places[start : start + len(stale)], stale)
+
+    def begin(self) -> None:
+        """Copy the stale rows and what h missed of them, if there is a memory of that."""
+        if self.memory is None or self._filled or self.current is not None:
+            return
+        self._filled = True
+        for start, stale in self.buffer.chunks(_CHUNK):
+            rows = slice(start, start + len(stale))
+            self.stored.write(rows, stale + self.memory.residual[rows].to(stale.device))
+
+    @torch.no_grad()
+    def remember(self, rows: Int[Tensor, " n"]) -> None:
+        """Serve some rows with what h is now known to have missed of them."""
+        if self.memory is None or not (self._filled or self.current is not None):
+            return  # the copy is still to be made
+        reached, stale = 0 if self.current is None else self.position, self.buffer[rows]
+        # Both versions of all rows: to part them would make the host wait for an accelerator.
+        now, then = (stale if h is None else h(stale) for h in (self.current, self.before))
+        corrected = torch.where((rows < reached)[:, None], now, then)
+        self.stored.write(rows, corrected + self._residuals(rows))
+
+    def _residuals(self, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+        assert self.memory is not None
+        kept = self.memory.residual
+        return kept[rows.to(kept.device)].to(rows.device)
 
     def inverses(self, start: int, stop: int) -> Float[Tensor, " n"]:
         """Return one over the norms of some rows; a single 1 if norms do not matter."""
@@ -100,6 +138,8 @@ class Snapshot:
             if self.current.unit:
                 norms = _norms(corrected)
                 corrected, self.inverse[places] = corrected / norms, 1 / norms[:, 0]
+            if self.memory is not None:
+                corrected = corrected + self._residuals(rows)
             self.stored.write(places, corrected)
             self.position += len(places)
             self.renewed += len(places)
@@ -136,7 +176,7 @@ class Snapshot:
         for name, version in (("before", self.before), ("current", self.current)):
             if version is not None:
                 state |= {f"{name}.{k}": v for k, v in version.state_dict().items()}
-        if self.current is not None:
+        if self.current is not None or (self.memory is not None and self._filled):
             filled = len(self.buffer) if self._filled else self.position
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 state[name] = tensor[:filled]
@@ -149,7 +189,7 @@ class Snapshot:
         self._filled = bool(filled)
         self.before = self._version(state, "before.")
         self.current = self._version(state, "current.")
-        if self.current is not None:
+        if "stored" in state:
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 tensor[: len(state[name])] = state[name].to(tensor.device)
             self.inverse.copy_(state["inverse"])

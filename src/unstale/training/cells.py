@@ -24,7 +24,9 @@ from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.integrity import inside, lost_files
 from unstale.results import RunResult
+from unstale.settings import MiningSettings
 from unstale.shown import say
+from unstale.training.encode import as_trained
 from unstale.training.identity import Identity, check_identity
 from unstale.written import remove_written
 
@@ -88,7 +90,7 @@ def _finished(cell: Cell) -> Finished | None:
 
 
 def embed_once(
-    dataset: RetrievalDataset, model: SentenceTransformer, folder: Path, dtype: str = "float32"
+    dataset: RetrievalDataset, model: SentenceTransformer, folder: Path, settings: MiningSettings
 ) -> float | None:
     """Embed the corpus for all cells that start alike; return the seconds that took, if known."""
     with first_alone():
@@ -96,7 +98,9 @@ def embed_once(
     began = time.perf_counter()
     made_by = fingerprint(model, dataset.targets)
     progress = rank() == 0
-    _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
+    dtype = settings.dtype
+    with as_trained(settings.trainer, model.device):
+        _, embedded = embed_corpus(model, tokens, folder, made_by, dtype=dtype, progress=progress)
     if embedded and rank() == 0:
         seconds = time.perf_counter() - began
         say(f"{embedded:,} targets embedded in {seconds:.0f} s, once for all")

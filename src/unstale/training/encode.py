@@ -5,7 +5,7 @@ their activations kept; the loss sees the whole batch; in the backward pass each
 encoded again, with the same dropout. In torch's words, every mini-batch is a checkpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -75,6 +75,16 @@ def in_mini_batches(
         return encode(slice(0, count))
     parts = [slice(start, start + size) for start in range(0, count, size)]
     return torch.cat([checkpoint(encode, part, use_reentrant=False) for part in parts])
+
+
+def as_trained(trainer: Mapping[str, Any], device: torch.device) -> torch.autocast:
+    """Encode in the precision that the trainer's arguments ask for, before there is a trainer.
+
+    From its first step on, the Trainer does this to every call of the model.
+    """
+    half = torch.float16 if trainer.get("fp16") else torch.bfloat16
+    mixed = bool(trainer.get("bf16") or trainer.get("fp16"))
+    return torch.autocast(device.type, half, enabled=mixed)
 
 
 def full_precision(like: Tensor) -> torch.autocast:

@@ -42,17 +42,7 @@ def train(
     progress: bool = True,
     **changes: Any,  # noqa: ANN401 - settings by name
 ) -> RunResult:
-    """Train an encoder in place, write `output/model`, and return the run's results.
-
-    Args:
-        dataset: The corpus and its training pairs (split `train`).
-        model: The encoder, at its start.
-        output: The run folder.
-        settings: The settings of the run.
-        resume: Resume from the last checkpoint in `output/checkpoints`.
-        progress: Show progress bars.
-        changes: Settings by name, which replace those in `settings`.
-    """
+    """Do as `unstale.train`, into a folder that is neither checked, locked nor sealed."""
     chosen = changed(settings, changes)
     dataset = hold_out(
         dataset, chosen.eval_split, chosen.holdout, dev=chosen.guard, progress=progress

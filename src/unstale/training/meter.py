@@ -19,6 +19,8 @@ from unstale.training.estimate import choose_likely, estimate_overlaps
 from unstale.training.probe import DEPTH, SAMPLE, Pool, choose
 
 _CHUNK = 8192  # targets whose views are held at once
+# Where no view holds so much, the few targets say too little: so many times more are encoded.
+_POOR, _DEEPER = 0.6, 3
 
 
 @final
@@ -29,15 +31,24 @@ class Reading(NamedTuple):
     encoded: int
 
 
+class _Found(NamedTuple):
+    """Targets that were encoded for some queries, and how much of the true top k views hold."""
+
+    queries: int  # the first so many
+    rows: Int[Tensor, " e"]
+    fresh: Float[Tensor, "e d"]
+    overlaps: list[float]  # of each view
+
+
 @final
 class Meter:
     """Read how fresh a miner's view of the whole corpus is, for a fixed probe of queries.
 
     Each reading encodes few targets: the first k of every query in the stale and in the corrected
     view, and a sample of what both rank next. From their fresh scores it estimates how much of the
-    true top k over the whole corpus, or over the part that the miner covers, each view holds. The
-    other measures are means over what was encoded, which is near the queries. Nothing it draws
-    comes from the training's random numbers.
+    true top k over the whole corpus, or over the part that the miner covers, each view holds. If
+    that is little, it reads again with more targets. The other measures are means over what was
+    encoded, which is near the queries. Nothing it draws comes from the training's random numbers.
 
     Args:
         dataset: The corpus and the queries.
@@ -46,6 +57,7 @@ class Meter:
         scale: The paper's beta.
         queries: Number of queries; fewer are used if `targets` does not suffice for all.
         targets: The most targets to encode, but at least the first k of one query in each view.
+            Where the views hold little, three times as many are encoded beside them.
         k: The overlap is that of the top k.
         seed: Seed of the draws.
     """
@@ -97,22 +109,39 @@ class Meter:
         lists = [best.rows for best in (ranked.stale, ranked.corrected) if best is not None]
         pool = Pool.of(lists, sample, size)
         views = self._scores(queries, miner, pool)
-        chosen = choose(views, pool.weight, self.k, self.targets, self.seed)
+        found, encoded = self._encode(model, queries, pool, views, self.targets), 0
+        # One process decides, here and below: the last bit may differ.
+        broadcast([held := queries.new_tensor(max(found.overlaps))])
+        if len(found.rows) < len(pool.rows) and held < _POOR:
+            encoded = len(found.rows)
+            found = self._encode(model, queries, pool, views, _DEEPER * self.targets)
+        view = miner.view(found.rows)
+        assert view is not None
+        compared = [
+            (*_compare(queries[: found.queries], found.fresh, cached, self.scale), overlap)
+            for cached, overlap in zip(_parts(view), found.overlaps, strict=True)
+        ]
+        encoded += len(found.rows)
+        return exchange(Reading(_freshness(step, compared), encoded))[0]
+
+    def _encode(
+        self,
+        model: SentenceTransformer,
+        queries: Float[Tensor, "q d"],
+        pool: Pool,
+        views: list[Float[Tensor, "q u"]],
+        most: int,
+    ) -> _Found:
+        """Encode so many targets of the pool at most, and estimate from them what views hold."""
+        chosen = choose(views, pool.weight, self.k, most, self.seed)
         fresh = self._encoded(model, pool.rows[chosen.places])
-        rest = max(0, self.targets - len(fresh))
+        rest = max(0, most - len(fresh))
         likely = choose_likely(views, pool.weight, chosen, queries @ fresh.T, self.k, rest)
         broadcast([likely])
         chosen, rows = chosen.widened(likely), pool.rows[torch.cat([chosen.places, likely])]
         fresh = torch.cat([fresh, self._encoded(model, pool.rows[likely])])
         overlaps = estimate_overlaps(views, pool.weight, chosen, queries @ fresh.T, self.k)
-        view = miner.view(rows)
-        assert view is not None
-        compared = [
-            (*_compare(queries[: chosen.queries], fresh, cached, self.scale), overlap)
-            for cached, overlap in zip(_parts(view), overlaps, strict=True)
-        ]
-        # One decides what miners do with it: the last bit may differ.
-        return exchange(Reading(_freshness(step, compared), len(rows)))[0]
+        return _Found(chosen.queries, rows, fresh, overlaps)
 
     def _encoded(self, model: SentenceTransformer, rows: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
         return embed_together(model, self._tokens, rows.cpu().numpy()).to(model.device)

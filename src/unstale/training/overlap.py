@@ -8,7 +8,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from sentence_transformers import SentenceTransformer
 
-from unstale.encoders.embed import embed_queries
+from unstale.encoders.embed import embed_queries, in_float32
 from unstale.evaluation.evaluator import Evaluator
 from unstale.evaluation.retrieve import own_rows
 from unstale.miners.miner import Miner, Ranked
@@ -50,7 +50,8 @@ def last_look(
         found.append(TopK(*(part[chosen] for part in ranking.found)))
     asked = np.concatenate(rows)
     true = TopK(*(torch.cat(parts).to(model.device) for parts in zip(*found, strict=True)))
-    vectors = embed_queries(model, dataset.queries.take(asked)).to(model.device)
+    with in_float32(model):  # as it was evaluated
+        vectors = embed_queries(model, dataset.queries.take(asked)).to(model.device)
     ranked = miner.ranked(vectors, true.rows.shape[1], own_rows(dataset, asked).to(model.device))
     return None if ranked is None else LastLook(asked, len(rows[0]), true, ranked)
 

@@ -3,6 +3,7 @@
 `train`, `rag` and fresh negatives in a script all begin here, and resume from the same.
 """
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -35,6 +36,7 @@ from unstale.miners.negatives import Negatives, build_negatives
 from unstale.miners.strategy import Materials, Strategy
 from unstale.search.auto import Choice, choose
 from unstale.settings import MiningSettings, Precision, RefreshSettings
+from unstale.training.encode import as_trained
 from unstale.training.identity import Identity, identity, made_of
 from unstale.training.meter import Meter
 from unstale.training.record import Stopwatch
@@ -163,16 +165,19 @@ def _embed(
     settings, made_by, count = checked.settings, checked.made_by, len(tokens)
     if settings.buffer:
         return TargetBuffer.open(Path(settings.buffer), made_by), 0
+    precision = as_trained(settings.trainer, model.device)
     if folder is not None:
-        buffer, _ = embed_corpus(
-            model, tokens, folder, made_by, dtype=settings.dtype, progress=progress
-        )
+        with precision:
+            buffer, _ = embed_corpus(
+                model, tokens, folder, made_by, dtype=settings.dtype, progress=progress
+            )
         return buffer, count  # whichever of the processes, or of the sessions, embedded them
     on_disk = checked.strategy.cache == "disk"  # if there were a folder
     device = torch.device("cpu") if on_disk else model.device
     check_fits("the buffer", count * _row_bytes(model, settings.dtype), device, "use dtype='int8'")
     held = TargetBuffer.empty(count, dimension(model), settings.dtype, device)
-    with tqdm(total=count, desc="embedding", unit="target", disable=not progress) as bar:
+    bar = tqdm(total=count, desc="embedding", unit="target", disable=not progress)
+    with precision, bar:
         embed_all(held, lambda rows: embed_targets(model, tokens, rows.numpy(), progress=bar))
     return held, count
 
@@ -213,7 +218,7 @@ def _choose_search(
         targets,
         buffer.dim,
         settings.corrector_widths,
-        checked.batch_size,
+        math.ceil(checked.strategy.mined_for * checked.batch_size),
         mode=mode,
         precision=buffer.local.precision,
         unit=is_cosine(model),

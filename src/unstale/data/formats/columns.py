@@ -146,8 +146,8 @@ class RowReader:
             if self._unsure:
                 self._settle(columns, row, where)
             reading.rows += 1
-            if flaw := _flaw(columns, row):
-                reading.skip(flaw, where)
+            if why := flaw(row, columns.query, columns.positive):
+                reading.skip(why, where)
                 continue
             example = _parse(self.without(columns), row, where)
             if reading.repeats(example):
@@ -193,12 +193,13 @@ def plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def _flaw(columns: Columns, row: Record) -> str | None:
-    """Say why a row holds no example: it is blank, or lacks the query or the positive."""
-    empty = [name for name in (columns.query, columns.positive) if is_empty(row.get(name))]
-    if len(empty) == 2 and all(map(is_empty, row.values())):
+def flaw(row: Record, *needed: str) -> str | None:
+    """Say why a row holds no example: it is blank, or one of the columns that it needs is empty."""
+    if all(map(is_empty, row.values())):
         return BLANK
-    return f"the column {empty[0]!r} is empty" if empty else None
+    return next(
+        (f"the column {name!r} is empty" for name in needed if is_empty(row.get(name))), None
+    )
 
 
 def is_empty(cell: object) -> bool:

@@ -48,7 +48,7 @@ class Reading:
     def repeats(self, example: Example) -> bool:
         """Tell whether an earlier row was exactly the same; 64 bits of each row are kept."""
         targets = (t.text for t in (*example.positives, *example.negatives))
-        key = hash((example.id, example.query, len(example.positives), *targets))
+        key = hash((example.id, example.query, *example.answers, len(example.positives), *targets))
         if key in self._seen:
             return True
         self._seen.add(key)
