@@ -61,6 +61,19 @@ def test_a_migration_in_parts_is_that_of_one_process(
     assert all(parts[name] == data for name, data in one.items())
 
 
+def test_a_migration_whose_parts_are_not_all_done_is_finished_by_one(
+    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unstale.migration.embed.SHARD_ROWS", 16)
+    targets = read_beir(beir).targets
+    np.save(tmp_path / "old.npy", load_encoder("tiny").encode_document(list(targets)))
+    words = ["correct", "--vectors", str(tmp_path / "old.npy"), "--data", str(beir)]
+    words += ["--model", "tiny", "--count", "80", "--method", "linear"]
+    run(*words, "--output", str(tmp_path / "new"), "--shard", "0/2")
+    run("correct", "--resume", "--output", str(tmp_path / "new"))
+    run("verify", str(tmp_path / "new"))
+
+
 def test_what_is_no_part_is_refused(
     beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ from unstale.encoders.embed import dimension, embed_targets
 from unstale.engine import Engine, ray_map
 from unstale.errors import InputError
 from unstale.files import atomic_file
+from unstale.written import note
 
 Bar: TypeAlias = "tqdm[Any]"
 
@@ -86,6 +87,7 @@ def _adopt(folder: Path, manifest: dict[str, Any]) -> None:
     write_manifest(folder, manifest)
     for _, place in told:
         place.unlink()
+        note([], gone=place)  # a run that lost what it wrote would be refused at its end
 
 
 def _told(folder: Path, shard: dict[str, Any]) -> Path:

@@ -157,8 +157,9 @@ def _check_questions(name: str, corpus: str | None, k: int | None) -> None:
         if not corpus and "context" not in reading.columns:
             raise no_corpus(path)
     if corpus:
-        texts, where = read_texts(str(corpus), False), Path(split_name(str(corpus)).place)
-        if next(texts, None) and k and is_small(where) and k > (count := 1 + sum(1 for _ in texts)):
+        texts = read_texts(str(corpus), False)
+        first, small = next(texts, None), is_small(Path(split_name(str(corpus)).place))
+        if first and small and k and k > (count := 1 + sum(1 for _ in texts)):
             raise InputError(f"--k must be from 1 to the corpus's {count} targets, got {k}")
 
 
