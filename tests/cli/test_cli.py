@@ -295,7 +295,7 @@ def test_a_table_of_training_queries_says_so(
 
 
 def test_a_training_that_changed_nothing_says_so_below_its_table(
-    beir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(beir, tmp_path / "run", "--learning-rate", "10") == 0
+    assert train(small, tmp_path / "run", "--learning-rate", "10") == 0
     assert "the saved model is the one before training" in capsys.readouterr().out
