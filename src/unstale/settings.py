@@ -160,8 +160,8 @@ class RefreshSettings:
         refresh_below: auto-refresh re-embeds the corpus when the freshness meter finds less than
             this share of the true top 10.
         mine_from: staged trains without mined negatives for this share of the run. It then embeds
-            targets, once, and adds hard negatives. Default: 0.5. With static embeddings and
-            fewer than 50,000 targets: 1, which mines nothing.
+            targets, once, and adds hard negatives. Default: 0.5, or 1, which mines nothing, with
+            fewer than 10,000 targets (with static embeddings: 50,000).
         mine_among: Targets that staged embeds and mines from, drawn from the corpus. 0 is one for
             each training pair of the run (steps times batch size), or all for static embeddings.
     """

@@ -32,6 +32,7 @@ JOB = Job(
     steps=100,
     refreshes=8,
 )
+LARGE = replace(JOB, targets=10_000)  # where staged mines
 ONE = Rates(1.0, 1.0, 1.0, 1.0, 1.0, fixed=100.0)
 
 
@@ -71,28 +72,31 @@ def test_what_a_step_takes_anyway_does_not_shrink_with_the_candidates() -> None:
 
 
 def test_a_rolling_search_scans_the_buffer_once_and_reranks() -> None:
-    found = {c.strategy: c for c in costs(JOB, ONE) if c.search == "rolling"}
+    found = {c.strategy: c for c in costs(LARGE, ONE) if c.search == "rolling"}
     assert set(found) == {"corrected", "staged"}
     rolling, staged = found["corrected"], found["staged"]
-    searched, network = scan_flops(JOB) + rerank_flops(JOB), 2 * 10 * 20 + 20 + 10
-    assert rolling.flops == step_flops(JOB, 12) + 6 * 12 * network + searched
+    searched, network = scan_flops(LARGE) + rerank_flops(LARGE), 2 * 10 * 20 + 20 + 10
+    assert rolling.flops == step_flops(LARGE, 12) + 6 * 12 * network + searched
     # The latter mines on half of the steps, for a quarter of the queries, 4 targets for each.
     encoded = 4 + 0.5 * 4
+    held = replace(LARGE, targets=1024)  # it embeds no more in 100 steps of 4 pairs
+    searched = scan_flops(held) + rerank_flops(held)
     mined = 0.5 * 0.25 * (6 * encoded * network + searched)
     assert staged.flops == pytest.approx(3 * (4 * 5 + encoded * 50) + mined)
 
 
 def test_staged_embeds_a_target_for_each_pair_of_the_run() -> None:
-    job = replace(JOB, targets=5000, steps=500)  # of 4 pairs each
+    job = replace(LARGE, steps=500)  # of 4 pairs each
     found = {c.strategy: c for c in costs(job, ONE) if c.search == "exact"}
-    assert found["corrected"].embedding == 5000 * 50
+    assert found["corrected"].embedding == 10_000 * 50
     assert found["staged"].embedding == 2000 * 50
 
 
-def test_staged_with_static_embeddings_embeds_all_or_nothing() -> None:
-    few = next(c for c in costs(replace(JOB, static=True), ONE) if c.strategy == "staged")
+def test_staged_embeds_nothing_where_mining_does_not_pay_and_all_of_static_embeddings() -> None:
     plain = next(c for c in costs(JOB, ONE) if c.strategy == "in-batch")
-    assert (few.flops, few.embedding, few.memory) == (plain.flops, 0, plain.memory)
+    for small in (JOB, replace(LARGE, static=True)):
+        few = next(c for c in costs(small, ONE) if c.strategy == "staged")
+        assert (few.flops, few.embedding, few.memory) == (plain.flops, 0, plain.memory)
     many = replace(JOB, targets=60_000, static=True)
     found = {c.strategy: c for c in costs(many, ONE) if c.search == "exact"}
     assert found["staged"].embedding == found["corrected"].embedding == 60_000 * 50
@@ -116,7 +120,7 @@ def test_devices_share_rows_and_work_but_not_weights() -> None:
 
 
 def test_what_does_not_fit_is_not_chosen() -> None:
-    found = costs(JOB, ONE)
+    found = costs(replace(LARGE, steps=2500), ONE)  # so long that staged holds all targets
     best = choose(found, None)
     assert best is not None
     assert best.strategy == "staged"

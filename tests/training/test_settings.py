@@ -242,14 +242,17 @@ def test_mining_begins_where_it_pays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few = TrainSettings(batch_size=8)
-    assert few.check(dataset, bert_model).settings.mine_from == 0.5
-    assert not few.check(dataset, bert_model).skips_mining
-    assert few.check(dataset, static_model).settings.mine_from == 1.0
-    assert "than 50,000 targets (here 120)" in few.check(dataset, static_model).skips_mining
+    for model, bound in ((bert_model, "10,000"), (static_model, "50,000")):
+        assert few.check(dataset, model).settings.mine_from == 1.0
+        assert f"than {bound} targets (here 120)" in few.check(dataset, model).skips_mining
     assert not replace(few, strategy="stale").check(dataset, static_model).skips_mining
     assert replace(few, mine_from=0.5).check(dataset, static_model).settings.mine_from == 0.5
     assert not replace(few, mine_from=0.5).check(dataset, static_model).skips_mining
     monkeypatch.setattr("unstale.training.settings._LARGE", 120)
+    assert few.check(dataset, bert_model).settings.mine_from == 0.5
+    assert not few.check(dataset, bert_model).skips_mining
+    assert few.check(dataset, static_model).settings.mine_from == 1.0
+    monkeypatch.setattr("unstale.training.settings._LARGE_FOR_STATIC", 120)
     assert few.check(dataset, static_model).settings.mine_from == 0.5
 
 

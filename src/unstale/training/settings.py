@@ -36,7 +36,8 @@ from unstale.training.objectives import nested_dims
 
 J = TypeVar("J", bound=JobSettings)
 _EPOCHS, _FEWEST, _MOST = 5.0, 100, 2000  # the length of a run that nothing is said about, in steps
-_LARGE = 50_000  # targets from which mining pays with static embeddings, too
+# Targets from which mining pays, and those from which it does with static embeddings.
+_LARGE, _LARGE_FOR_STATIC = 10_000, 50_000
 _MANY = 5000  # pairs from which static embeddings have large batches
 
 
@@ -124,11 +125,13 @@ def _filled_in(
     steps, hidden = planned_steps(settings, pairs, taken), settings.corrector_hidden
     mine_from, held, skips = settings.mine_from, settings.mine_among, ""
     if mine_from is None:
-        mine_from = usual_start(targets, static=is_static(model))
+        static = is_static(model)
+        mine_from = usual_start(targets, static=static)
         if strategy.cache == "later" and mine_from == 1:
-            skips = f"{strategy.name} mines no hard negatives with static embeddings and fewer "
-            skips += f"than {_LARGE:,} targets (here {targets:,}), where more steps help more; "
-            skips += f"--mine-from {MINE_FROM} enables mining"
+            kind = " with static embeddings" if static else ""
+            skips = f"{strategy.name} mines no hard negatives{kind} among fewer than "
+            skips += f"{_worth_mining(static):,} targets (here {targets:,}), where more steps help "
+            skips += f"more; --mine-from {MINE_FROM} enables mining"
     if strategy.cache == "later":
         held = held_targets(settings, model, targets, steps * taken)
     if hidden is None:
@@ -138,8 +141,12 @@ def _filled_in(
 
 
 def usual_start(targets: int, *, static: bool) -> float:
-    """Choose when to mine: never where more steps of a cheap encoder are worth more."""
-    return 1.0 if static and targets < _LARGE else MINE_FROM
+    """Choose when to mine: never where more in-batch steps are worth more."""
+    return 1.0 if targets < _worth_mining(static) else MINE_FROM
+
+
+def _worth_mining(static: bool) -> int:
+    return _LARGE_FOR_STATIC if static else _LARGE
 
 
 def usually_held(targets: int, pairs: int, *, static: bool) -> int:
