@@ -273,8 +273,7 @@ def test_a_cut_model_is_shown_beside_the_whole_one(
     assert train(small, tmp_path / "run", *words, "--layers", "1") == 0
     shown = capsys.readouterr().out
     entry = json.loads((tmp_path / "run" / "results.json").read_text())["runs"][0]
-    whole = ["evaluate", *small, *words, "--output", str(tmp_path / "whole")]
-    assert main(whole) == 0
+    assert main(["evaluate", *small, *words, "--output", str(tmp_path / "whole")]) == 0
     measured = json.loads((tmp_path / "whole" / "results.json").read_text())["runs"][0]["metrics"]
     assert entry["full_metrics"] == pytest.approx(measured)
     assert entry["full_metrics"] != entry["initial_metrics"]
