@@ -1,5 +1,6 @@
 """`unstale correct` on a table: grown, swapped, refused, and killed after the swap."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,10 @@ def test_a_kill_between_the_swap_and_its_note_leaves_nothing_to_do(
         with pytest.raises(ZeroDivisionError):
             main(words)
     assert not (tmp_path / "new" / "files.json").exists()
+    again = shutil.copytree(tmp_path / "new", tmp_path / "again")
     capsys.readouterr()
+    main([*words, "--output", str(again), "--overwrite"])  # another migration
+    assert "the swap was done" not in capsys.readouterr().out
     assert main(["correct", "--resume", *output]) == 0
     assert "the swap was done" in capsys.readouterr().out
     assert (tmp_path / "new" / "files.json").exists()
