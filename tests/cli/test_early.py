@@ -230,6 +230,7 @@ def test_what_can_be_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_size_of_what_is_no_file_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "small.csv").write_text("question,answer\n")
+    (tmp_path / ".#small.csv").symlink_to("an editor's lock")
     assert is_small(tmp_path)
     assert is_small(tmp_path / "small.csv")
     assert not is_small(Path("docstrings"))  # a built-in data set

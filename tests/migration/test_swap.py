@@ -1,5 +1,6 @@
 """`unstale correct` on a table: grown, swapped, refused, and killed after the swap."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_a_migration_whose_swap_is_refused_is_not_finished(
 
 
 def test_a_kill_between_the_swap_and_its_note_leaves_nothing_to_do(
-    beir: Path, tmp_path: Path, capsys, monkeypatch
+    beir: Path, bert_folder: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     """The old vectors are served no more, so the migration could not be run again."""
     dataset = read_beir(beir)
@@ -91,15 +92,44 @@ def test_a_kill_between_the_swap_and_its_note_leaves_nothing_to_do(
     place.mkdir()
     address = family_of("lancedb").add(place, made, list(dataset.target_ids))
     output = ["--output", str(tmp_path / "new")]
-    words = ["correct", "--vectors", address, "--data", str(beir), "--model", "tiny"]
-    words += ["--count", "80", "--method", "linear", *output, "--swap"]
+    words = ["correct", "--vectors", address, "--data", str(beir)]
+    words += ["--model", str(bert_folder), "--count", "80", "--method", "linear", *output, "--swap"]
     with monkeypatch.context() as patch:
         patch.setattr("unstale.cli.output.RunFolder.seal", lambda folder: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             main(words)
     assert not (tmp_path / "new" / "files.json").exists()
+    again = shutil.copytree(tmp_path / "new", tmp_path / "again")
     capsys.readouterr()
+    main([*words, "--output", str(again), "--overwrite"])  # another migration
+    assert "the swap was done" not in capsys.readouterr().out
     assert main(["correct", "--resume", *output]) == 0
     assert "the swap was done" in capsys.readouterr().out
     assert (tmp_path / "new" / "files.json").exists()
     assert open_vectors(address).rows == len(dataset.targets)
+
+
+def test_rows_that_came_after_a_swap_that_failed_do_not_pass_for_the_swap(
+    beir: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """A database may need hours to index the new vectors, and be killed meanwhile."""
+    dataset, place = read_beir(beir), tmp_path / "base"
+    ids = list(dataset.target_ids)
+    made = load_encoder("tiny").encode_document(list(dataset.targets))
+    place.mkdir()
+    family = family_of("lancedb")
+    address = family.add(place, made[1:], ids[1:])
+    output = ["--output", str(tmp_path / "new")]
+    words = ["correct", "--vectors", address, "--data", str(beir), "--model", "tiny"]
+    words += ["--count", "80", "--method", "linear", *output, "--swap"]
+    with monkeypatch.context() as patch:
+        patch.setattr("unstale.migration.stores.lance.LanceStore.swap", lambda store: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            main(words)
+    made[7] = made[8]  # updated
+    family.add(place, made, ids)  # and the first is new
+    capsys.readouterr()
+    assert main(["correct", "--resume", *output, "--swap"]) == 0
+    said = capsys.readouterr().out
+    assert "the swap was done" not in said
+    assert "now has the rows of docs-new" in said

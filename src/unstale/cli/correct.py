@@ -35,7 +35,7 @@ def run(chosen: CorrectFlags) -> None:
         if folder.finished:
             return
         source = open_vectors(chosen.vectors)
-        if _was_swapped(source, folder.path):  # by a run that was killed before it could say so
+        if chosen.resume and _was_swapped(source, folder.path):  # but killed before it said so
             folder.begin()
             say(f"{source.path} serves the new vectors already: the swap was done")
             folder.seal()

@@ -141,7 +141,7 @@ def _check_sizes(command: str, values: Mapping[str, Any]) -> None:
 def is_small(place: Path) -> bool:
     """Tell whether a file or folder is read in a moment; a built-in set's name is neither."""
     files = place.rglob("*") if place.is_dir() else [place]
-    return place.exists() and sum(file.stat().st_size for file in files) <= _SMALL
+    return place.exists() and sum(f.stat().st_size for f in files if f.is_file()) <= _SMALL
 
 
 def _check_questions(name: str, corpus: str | None, k: int | None) -> None:

@@ -169,7 +169,8 @@ def _scanned(job: Job, strategy: Strategy, search: str) -> float:
     if search == "ivf":
         cells = max(1.0, 4 * job.targets**0.5)
         return min(1.0, _PROBES / cells) * scan + 2.0 * job.batch * cells * job.dim
-    # An exact search scans residuals, too; rolling and ivf rank only a few rows by them.
+    # An exact search scans residuals, too; a rolling one holds them in its snapshot, and ivf ranks
+    # only a few rows by them.
     return 2 * scan if strategy.corrects and search == "exact" else scan
 
 

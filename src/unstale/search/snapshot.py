@@ -176,7 +176,7 @@ class Snapshot:
         for name, version in (("before", self.before), ("current", self.current)):
             if version is not None:
                 state |= {f"{name}.{k}": v for k, v in version.state_dict().items()}
-        if self.current is not None or (self.memory is not None and self._filled):
+        if self.current is not None:
             filled = len(self.buffer) if self._filled else self.position
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 state[name] = tensor[:filled]
@@ -189,7 +189,9 @@ class Snapshot:
         self._filled = bool(filled)
         self.before = self._version(state, "before.")
         self.current = self._version(state, "current.")
-        if "stored" in state:
+        if self.current is None:
+            self._filled = False  # the stale rows are copied again
+        else:
             for name, tensor in zip(("stored", "scales"), self.stored.tensors, strict=True):
                 tensor[: len(state[name])] = state[name].to(tensor.device)
             self.inverse.copy_(state["inverse"])

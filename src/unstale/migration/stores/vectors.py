@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from unstale.budget import read_object
+from unstale.data.dataset import Texts
 from unstale.errors import InputError
 from unstale.files import write_json
 from unstale.migration.stale import CHUNK, NewIndex, StaleVectors
@@ -151,19 +152,36 @@ class StoreVectors(StaleVectors):
             rule = f"{len(added)} rows were added and {len(deleted)} deleted"
             hint = "run the command again with --resume --swap"
             raise InputError(f"{self.address} is not swapped: {rule} just now ({some}); {hint}")
-        write_json(folder / MARK, read_object(folder / MARK) | {"served": self.some_digest()})
+        served = self._digests(_some(now))
+        write_json(folder / MARK, read_object(folder / MARK) | {"served": served})
         return self.store.swap()
 
     def was_swapped(self, folder: Path) -> bool:
-        """Say whether the swap that a migration began was done: other vectors are served now."""
+        """Say whether the swap that a migration began was done.
+
+        Then none of the vectors that were served before it is served now. Rows that were added,
+        deleted or updated since are no sign of a swap.
+        """
         path = folder / MARK
-        before = read_object(path).get("served") if path.is_file() else None
-        return before is not None and before != self.some_digest()
+        before = read_object(path).get("served", {}) if path.is_file() else {}
+        place = self.store.ids.find(list(before))
+        left = place[place >= 0]
+        now = self._digests(left) if len(left) else {}
+        return bool(now) and all(before[id] != digest for id, digest in now.items())
+
+    def _digests(self, rows: Int[ndarray, " n"]) -> dict[str, str]:
+        """Hash the vectors of some rows, by their ids."""
+        pairs = zip(self.store.ids.take(rows), self.take(rows), strict=True)
+        return {id: hashlib.sha256(vector.tobytes()).hexdigest() for id, vector in pairs}
 
     def some_digest(self) -> str:
         """Hash a few vectors, which a swap changes."""
-        some = self.take(np.arange(min(64, self.rows)))
-        return hashlib.sha256(some.tobytes()).hexdigest()
+        return hashlib.sha256(self.take(_some(self.store.ids)).tobytes()).hexdigest()
+
+
+def _some(ids: Texts) -> Int[ndarray, " n"]:
+    """Return the few rows by which vectors are recognised."""
+    return np.arange(min(64, len(ids)))
 
 
 def open_store(vectors: str) -> StoreVectors:
