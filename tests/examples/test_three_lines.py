@@ -42,6 +42,7 @@ def test_the_script_trains(
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"query": q, "positive": p}) + "\n" for q, p in texts))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    monkeypatch.setattr("unstale.training.settings._LARGE", 100)  # so that mining pays here
     monkeypatch.setattr(sys, "argv", [script, str(bert_folder), str(rows), str(tmp_path / "out")])
     runpy.run_path(str(EXAMPLES / script), run_name="__main__")
     trained = SentenceTransformer(str(tmp_path / "out" / "model"), device="cpu")

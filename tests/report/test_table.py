@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unstale.data.dataset import RetrievalDataset
 from unstale.report.summary import summarise
-from unstale.report.table import print_comparison
+from unstale.report.table import print_comparison, title_of
 from unstale.results import RunResult
 
 RECALL = {"stale": 0.5, "corrected": 0.7, "exhaustive": 0.9, "uniform": 0.6}
@@ -89,3 +90,11 @@ def test_recall_on_training_queries_has_a_column(
         text = capsys.readouterr().out
         assert ("train R@1" in text) == shown
         assert ("87.5" in text) == shown
+
+
+def test_a_table_says_on_how_many_queries_it_was_measured(dataset: RetrievalDataset) -> None:
+    count = len(dataset.split("test").query_rows)
+    assert count < 100
+    few = f"test split ({count} queries, too few to tell similar models apart), in percent"
+    assert title_of(dataset, "test") == f"{dataset.name}, {few}"
+    assert title_of(dataset, "test,dev").startswith(f"{dataset.name}, test,dev split ({count} que")

@@ -15,7 +15,7 @@ from unstale.data.load import load_dataset
 from unstale.declare import taken_from
 from unstale.files import atomic_folder
 from unstale.report.page import write_page
-from unstale.report.table import print_runs
+from unstale.report.table import print_runs, title_of
 from unstale.results import RESULTS, RunResult
 from unstale.shown import say
 from unstale.training.job import train
@@ -48,7 +48,7 @@ def run(chosen: options.DemoFlags) -> None:
             shutil.copytree(output / "corrected" / "model", model, dirs_exist_ok=True)
         remove_written(output / "corrected" / "model")
         folder.finish(dataset.counts, runs)
-    print_runs(runs, title=f"{dataset.name}, {recipe.eval_split} split, in percent")
+    print_runs(runs, title=title_of(dataset, recipe.eval_split))
     say(meaning(*runs))
     say(f"\nresults: {output / RESULTS}")
     say(f"report:  open {write_page(output, shown(flag_values(recipe)))}")

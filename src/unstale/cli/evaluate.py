@@ -9,7 +9,7 @@ from unstale.data.holdout import hold_out
 from unstale.distributed import first_alone, rank, start
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator, splits_to_measure
-from unstale.report.table import print_runs
+from unstale.report.table import print_runs, title_of
 from unstale.results import RESULTS, RunResult
 from unstale.shown import say
 
@@ -46,5 +46,5 @@ def run(chosen: EvaluateFlags) -> None:
             truncated_targets=tokens.truncated,
         )
         folder.finish(dataset.counts, [result])
-    print_runs([result], title=f"{dataset.name}, {chosen.split} split, in percent")
+    print_runs([result], title=title_of(dataset, chosen.split))
     say(f"results: {output / RESULTS}")

@@ -20,7 +20,7 @@ from unstale.encoders.load import hash_weights
 from unstale.encoders.tokenise import target_tokens
 from unstale.evaluation.evaluator import Evaluator
 from unstale.miners.strategy import Strategy, find_strategy, strategies
-from unstale.report.table import print_found, print_runs
+from unstale.report.table import print_found, print_runs, title_of
 from unstale.results import RESULTS, RunResult
 from unstale.settings import MiningSettings
 from unstale.shown import say
@@ -74,7 +74,7 @@ def run_training(
         folder.finish(ready.counts, [result])
     if rank() == 0:
         print_found(result)
-        print_runs([result], title=f"{ready.dataset.name}, {chosen.eval_split} split, in percent")
+        print_runs([result], title=title_of(ready.dataset, chosen.eval_split))
         if command == "train" and result.retriever_step == 0:
             say("the saved model is the one before training: no later weights rank dev better")
     return output

@@ -65,6 +65,9 @@ def check_old_model(
         rule = "are not what --old-model makes of their texts"
         hint = "are rows and texts in the same order, and was it that model?"
         raise InputError(f"{where}: {found.wrong:.0%} of {len(stale)} sampled rows {rule}; {hint}")
+    if cosine < 0.5:
+        rule = f"--old-model makes vectors with a mean cosine of {cosine:.3f} to those of the index"
+        raise InputError(f"{where}: {rule}: it is another model; give the one that made the index")
     if cosine < 0.98:
         rule = (
             "--old-model makes vectors with cosine %.3f to those of the index, on average: another"

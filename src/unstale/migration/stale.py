@@ -96,7 +96,8 @@ def check_texts(source: StaleVectors, dataset: RetrievalDataset) -> None:
     """Refuse vectors that are not those of a dataset's targets, row by row."""
     if source.rows != len(dataset.targets):
         counts = f"{source.rows} vectors, {dataset.name} {len(dataset.targets)} targets"
-        raise InputError(f"{source.path} has {counts}: row by row they must be the same")
+        hint = "rows that were skipped or repeated are no targets; give each vector's id with --ids"
+        raise InputError(f"{source.path} has {counts}: row by row they must be the same ({hint})")
     if source.texts not in (None, dataset.targets.digest):
         raise InputError(f"the buffer {source.path} was made of other texts than {dataset.name}")
 

@@ -7,6 +7,7 @@ import rich.table
 from rich import box
 from rich.console import Console
 
+from unstale.data.dataset import RetrievalDataset
 from unstale.report.columns import SHOWN, Table, choose_metrics, comparison, results
 from unstale.report.entries import Group, group_runs
 from unstale.results import RunResult
@@ -15,7 +16,17 @@ from unstale.shown import console, say, shortened
 # The metrics that fit in a terminal: of rankings, and of answers.
 TERMINAL = {m: SHOWN[m] for m in ("recall@1", "recall@10", "recall@100", "ndcg@10")}
 _TEXT = 120  # characters of a text to show
+_FEW = 100  # queries, of which each is a point or more
 _READ = ("exact_match", "f1", "answer_recall", "recall@1")
+
+
+def title_of(dataset: RetrievalDataset, split: str) -> str:
+    """Name what was measured, and on how many queries: of a few, one more or less is points."""
+    name = f"{dataset.name}, {split} split"
+    if (qrels := dataset.qrels.get(split.partition(",")[0])) is None:  # of questions, for a reader
+        return f"{name}, in percent"
+    few = ", too few to tell similar models apart" if len(qrels.query_rows) < _FEW else ""
+    return f"{name} ({len(qrels.query_rows):,} queries{few}), in percent"
 
 
 def print_runs(runs: Sequence[RunResult], *, title: str) -> None:
