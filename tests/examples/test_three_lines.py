@@ -1,6 +1,7 @@
 """The stock script, and the same with three lines changed: both run, and no more is changed."""
 
 import json
+import logging
 import runpy
 import sys
 from difflib import unified_diff
@@ -10,6 +11,7 @@ import datasets
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from unstale import FreshNegatives
 from unstale.data.dataset import RetrievalDataset
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -28,6 +30,15 @@ def test_three_lines_are_changed() -> None:
     assert [line[-3:] for line in changed] == ["# 1", "# 2", "# 3"]
 
 
+def test_where_mining_does_not_pay_fresh_negatives_say_so(
+    bert_model: SentenceTransformer, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = datasets.Dataset.from_dict({"query": list("abcdefgh"), "positive": list("ijklmnop")})
+    caplog.set_level(logging.WARNING)
+    FreshNegatives(bert_model, rows, hard_negatives=2, progress=False)
+    assert "staged mines no hard negatives among fewer than 10,000 targets (here 8)" in caplog.text
+
+
 @pytest.mark.filterwarnings("ignore:.*pin_memory")  # the script need not say what it runs on
 @pytest.mark.parametrize("script", ["before.py", "after.py"])
 def test_the_script_trains(
@@ -42,7 +53,7 @@ def test_the_script_trains(
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"query": q, "positive": p}) + "\n" for q, p in texts))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-    monkeypatch.setattr("unstale.training.settings._LARGE", 100)  # so that mining pays here
+    monkeypatch.setattr("unstale.training.settings._LARGE", 1)  # so that mining pays here
     monkeypatch.setattr(sys, "argv", [script, str(bert_folder), str(rows), str(tmp_path / "out")])
     runpy.run_path(str(EXAMPLES / script), run_name="__main__")
     trained = SentenceTransformer(str(tmp_path / "out" / "model"), device="cpu")

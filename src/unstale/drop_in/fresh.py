@@ -111,6 +111,8 @@ class FreshNegatives:
         given = _given(chosen, data, train_dataset, roles)
         chosen = replace(chosen, given_negatives=given, steps=steps or 1, eval_split="train")
         checked = _check(chosen, data, model, progress=progress)
+        if checked.skips_mining:
+            _LOG.warning(checked.skips_mining)
         if not dropout:
             silence_dropout(model)
         pairs = data.split("train").pairs
