@@ -28,6 +28,13 @@ def test_few_steps_tell_nothing() -> None:
     assert advise(replace(FOUND, mined=0)).startswith("The trial was too short for advice")
 
 
+def test_two_perfect_rankings_tell_nothing() -> None:
+    perfect = replace(FOUND, in_batch=replace(FOUND.in_batch, ndcg=0.995))
+    assert "almost perfectly" not in advise(perfect)  # the other may be worse
+    both = replace(perfect, default=replace(FOUND.default, ndcg=1.0))
+    assert "perfectly (99.5 and 100.0 points of nDCG@10), so the trial cannot" in advise(both)
+
+
 def test_a_clear_gain_is_named_with_its_interval() -> None:
     assert advise(FOUND) == (
         "Hard negatives pay: staged is ahead by 2.0 points of nDCG@10 (95% interval of the "

@@ -9,6 +9,7 @@ from scipy import stats
 
 from unstale.settings import MINE_FROM
 
+_PERFECT = 0.99  # nDCG@10 that leaves nothing to gain
 FEWEST = 20  # steps, or queries, below which a trial tells nothing
 
 
@@ -57,7 +58,8 @@ def interval(differences: Float[ndarray, " q"]) -> tuple[float, float, float]:
 def advise(found: Findings) -> str:
     """Say what to do.
 
-    1. A trial of too few steps or held-out queries tells nothing.
+    1. A trial of too few steps or held-out queries tells nothing, nor does one in which both find
+       all.
     2. A strategy is advised only if the interval of the difference does not contain 0. It is over
        queries; the trial has one seed.
     3. Otherwise the default stays: it begins with in-batch negatives, and keeps the best weights.
@@ -67,6 +69,13 @@ def advise(found: Findings) -> str:
         had = f"{steps} steps, {found.queries} held-out queries"
         rule = "give it more --seconds or a smaller encoder, by --layers or --target-max-length"
         return f"The trial was too short for advice ({had}): {rule}."
+    if min(found.default.ndcg, found.in_batch.ndcg) > _PERFECT:
+        both = (
+            f"{100 * found.in_batch.ndcg:.1f} and {100 * found.default.ndcg:.1f} points of nDCG@10"
+        )
+        return (
+            f"Both rank the held-out queries almost perfectly ({both}), so the trial cannot tell."
+        )
     ahead = f"by {100 * abs(found.gain):.1f} points of nDCG@10"
     range_ = f"95% interval of the gain {100 * found.low:+.1f} to {100 * found.high:+.1f}"
     if found.low > 0:
