@@ -143,9 +143,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def in_float32(model: nn.Module) -> Iterator[None]:
     """Run a model for a block as it will be loaded, though a trainer runs it in mixed precision.
 
-    Accelerate puts a `forward` under autocast into the module itself.
+    Accelerate puts a `forward` under autocast into the module itself, and keeps the one before. (A
+    compiled module is another one, which runs as it was compiled.)
     """
-    mixed = vars(model).pop("forward", None)
+    mixed = vars(model).pop("forward", None) if "_original_forward" in vars(model) else None
     try:
         yield
     finally:
