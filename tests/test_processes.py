@@ -39,8 +39,8 @@ def torchrun(
 
 
 CASES = {
-    "staged": {},
-    "staged, a part": {"mine_among": 60},
+    "staged": {"mine_from": 0.5},
+    "staged, a part": {"mine_from": 0.5, "mine_among": 60},
     "corrected": {"strategy": "corrected"},
     "apart": {"strategy": "corrected", "share_candidates": False, "sampling": "gumbel"},
     "exhaustive": {"strategy": "exhaustive"},

@@ -20,7 +20,7 @@ from unstale.training.own_weights import gradient_norm
 from unstale.training.settings import TrainSettings
 from unstale.training.trainer import trainer_arguments
 
-STAGED = {"strategy": "staged", "hard_negatives": 2}  # the default
+STAGED = {"strategy": "staged", "hard_negatives": 2, "mine_from": 0.5}
 
 
 @pytest.fixture

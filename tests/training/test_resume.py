@@ -31,6 +31,7 @@ _MINED_AT_ONCE = {
     "a quarter of a buffer": ["--dtype", "int8", "--search", "rolling"],
 }
 CASES |= {case: ["--strategy", "corrected", *flags] for case, flags in _MINED_AT_ONCE.items()}
+CASES["staged"] += ["--mine-from", "0.5"]
 CASES["staged, searched"] = ["--mine-from", "0.3", "--search", "rolling", "--dtype", "int8"]
 
 
