@@ -43,18 +43,22 @@ def test_parts_of_a_buffer_out_of_order_are_those_of_one_process(
     assert not list((tmp_path / "parts").glob("*.sha256"))
 
 
+def correct(data: Path, vectors: Path) -> list[str]:
+    """Make old vectors; return the command that migrates them."""
+    np.save(vectors, load_encoder("tiny").encode_document(list(read_beir(data).targets)))
+    words = ["correct", "--vectors", str(vectors), "--data", str(data)]
+    return [*words, "--model", "tiny", "--count", "80", "--method", "linear"]
+
+
 @pytest.mark.slow
 def test_a_migration_in_parts_is_that_of_one_process(
     beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unstale.migration.embed.SHARD_ROWS", 16)
-    targets = read_beir(beir).targets
-    np.save(tmp_path / "old.npy", load_encoder("tiny").encode_document(list(targets)))
-    words = ["correct", "--vectors", str(tmp_path / "old.npy"), "--data", str(beir)]
-    words += ["--model", "tiny", "--count", "80", "--method", "linear", "--output"]
-    run(*words, str(tmp_path / "one"))
+    words = correct(beir, tmp_path / "old.npy")
+    run(*words, "--output", str(tmp_path / "one"))
     for part in ("1/2", "0/2"):
-        run(*words, str(tmp_path / "parts"), "--shard", part)
+        run(*words, "--output", str(tmp_path / "parts"), "--shard", part)
     run("correct", "--resume", "--output", str(tmp_path / "parts"))
     one, parts = files(tmp_path / "one"), files(tmp_path / "parts")
     assert set(one) == set(parts)
@@ -65,10 +69,7 @@ def test_a_migration_whose_parts_are_not_all_done_is_finished_by_one(
     beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unstale.migration.embed.SHARD_ROWS", 16)
-    targets = read_beir(beir).targets
-    np.save(tmp_path / "old.npy", load_encoder("tiny").encode_document(list(targets)))
-    words = ["correct", "--vectors", str(tmp_path / "old.npy"), "--data", str(beir)]
-    words += ["--model", "tiny", "--count", "80", "--method", "linear"]
+    words = correct(beir, tmp_path / "old.npy")
     run(*words, "--output", str(tmp_path / "new"), "--shard", "0/2")
     run("correct", "--resume", "--output", str(tmp_path / "new"))
     run("verify", str(tmp_path / "new"))

@@ -88,7 +88,7 @@ class Snapshot:
 
     def begin(self) -> None:
         """Copy the stale rows and what h missed of them, if there is a memory of that."""
-        if self.memory is None or self._filled or self.current is not None:
+        if self.memory is None or self._filled:
             return
         self._filled = True
         for start, stale in self.buffer.chunks(_CHUNK):
@@ -98,7 +98,7 @@ class Snapshot:
     @torch.no_grad()
     def remember(self, rows: Int[Tensor, " n"]) -> None:
         """Serve some rows with what h is now known to have missed of them."""
-        if self.memory is None or not (self._filled or self.current is not None):
+        if self.memory is None or not self._filled:
             return  # the copy is still to be made
         reached, stale = 0 if self.current is None else self.position, self.buffer[rows]
         # Both versions of all rows: to part them would make the host wait for an accelerator.
